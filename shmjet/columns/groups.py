@@ -586,7 +586,7 @@ def _column_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
     """Return a column's dtype, and whether values have shown it. Raises BatchError when there is no such column."""
     columns, masks = batch.parts()
     if name not in columns:
-        raise BatchError(f"expected a column {name!r}, found {list(columns)}")
+        raise BatchError(f"expected a column {name!r}, found {[name for name in columns if name[:1] != chr(0)]}")
     return physical(name, columns[name]).dtype, is_known(columns[name], masks.get(name))
 
 

@@ -99,6 +99,11 @@ class EventTimeMapper:
         """The last watermark sent, to be saved; None before the first."""
         return None if self._last == LOWEST else self._last
 
+    @property
+    def makes_pairs(self) -> bool:
+        """Whether items go out as pairs with their timestamps, and not bare."""
+        return self._timed
+
     def restore(self, watermark: int | None, now: int, marks: Sequence[int | None] | None = None) -> None:
         """Begin at the least of the saved watermarks; before any event, with all partitions of the restored source.
 

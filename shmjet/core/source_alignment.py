@@ -23,7 +23,7 @@ class SourceAlignment(Protocol):
 
         Args:
             mark: the least watermark of its active partitions; `LOWEST`: one of them has had no event; `HIGHEST`: none
-                of them is active, so that nobody has to wait for it.
+                of them is active, so that no other has to wait for it.
         """
 
     def least_of_others(self) -> int:

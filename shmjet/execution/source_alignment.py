@@ -11,8 +11,8 @@ from shmjet.execution.counters import NO_WATERMARK, SOURCE_WATERMARK, ProcessorC
 class SharedAlignment:
     """A `SourceAlignment` of one processor.
 
-    A word is `NO_WATERMARK` where a processor takes no part, as it has no event time or nobody waits; those that do
-    write it in `init`, before any processor of the execution is asked for items.
+    A word is `NO_WATERMARK` where a processor takes no part: it has no event time, or no source has to wait. The other
+    processors write theirs in `init`, before any processor of the execution is asked for items.
 
     Args:
         own: the processor's counters, writable.

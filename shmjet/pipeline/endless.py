@@ -85,7 +85,8 @@ def check_endless(nodes: Sequence[t.Node]) -> frozenset[int]:
             sides = [source_of[upstream] for upstream in node.upstream[1:] if upstream in source_of]
             if sides:
                 raise PlanError(
-                    f"stage {node.name!r} reads all of a joined side before the first item, but {sides[0]!r} is endless"
+                    f"stage {node.name!r} reads all of a joined side before the first item, but {sides[0]!r} is "
+                    "endless; join two streams with join(other, left_key, right_key, within=seconds)"
                 )
         if isinstance(transform, _COMPLETE_FIRST):
             raise PlanError(

@@ -28,8 +28,28 @@ _ADVICE: Final = {
     **dict.fromkeys(("union_all", "unionAll", "unionByName", "vstack", "concat"), "union(*others) does that"),
     **dict.fromkeys(("collect", "show", "to_pandas", "toPandas", "fetchall", "rows"), _RESULTS),
     **dict.fromkeys(("count", "sum", "mean", "min", "max", "len"), "group_by().agg(n=count()) gives totals"),
+    "window": "windows are of endless sources; items that end have aggregate(op) and group_by(...) without one",
+    **dict.fromkeys(
+        ("with_timestamps", "with_native_timestamps", "with_ingestion_timestamps", "without_timestamps"),
+        "only endless sources have event time",
+    ),
+    "add_timestamps": "only endless sources have event time",
 }
 """What is done here by methods of other libraries."""
+
+_WITH_TIME = "with_timestamps(fn, allowed_lag=seconds) does that, where the source is read"
+_ON_WINDOWS = "say it of the window: window(...).{}(...).aggregate(op)"
+STREAM_ADVICE: Final = {
+    **dict.fromkeys(("key_by", "keyBy", "key_on", "keyed"), "grouping_key(fn) does that"),
+    **dict.fromkeys(("assign_timestamps_and_watermarks", "assignTimestampsAndWatermarks"), _WITH_TIME),
+    **dict.fromkeys(("with_watermark", "withWatermark"), _WITH_TIME),
+    **dict.fromkeys(("process", "stateful_map"), "map_stateful(create, fn), or custom_transform(name, Processor)"),
+    **dict.fromkeys(("add_sink", "addSink", "sink_to", "sinkTo", "sink", "output"), "write_to(sink) does that"),
+    "print": "write_to(sinks.logger()) does that",
+    **dict.fromkeys(("tumbling_window", "time_window", "window_all"), "window(tumbling(seconds)) does that"),
+    **{name: _ON_WINDOWS.format(name) for name in ("late_to", "early_results")},
+}
+"""What is done here by methods of streams in other libraries, or elsewhere."""
 
 
 @dataclass(frozen=True, repr=False)

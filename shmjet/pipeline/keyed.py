@@ -15,6 +15,7 @@ from shmjet.core.durations import Duration
 from shmjet.core.key_functions import KeyFn
 from shmjet.core.windows import WindowDefinition
 from shmjet.data.errors import PlanError
+from shmjet.data.suggestions import unknown_attribute
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.builders import AggregateBuilder
 from shmjet.pipeline.checks import checked_fn, checked_operation
@@ -388,4 +389,4 @@ class KeyedStreamStage(KeyedStage[T, K]):
         def __getattr__(self, name: str) -> Any:
             if name in NEEDS_ALL:
                 raise PlanError(needs_window(f"{self.stage.name}.grouping_key(...).{name}()", self.stage.name))
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise unknown_attribute("grouping_key(...)", name, type(self))

@@ -11,11 +11,12 @@ from shmjet.core.column_key import ColumnKey
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.event_time import EventTimePolicy, TimestampFn
 from shmjet.data.errors import PlanError
+from shmjet.data.suggestions import unknown_attribute
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_timestamps
 from shmjet.pipeline.definitions import StreamSourceDef
 from shmjet.pipeline.endless import NEEDS_ALL
-from shmjet.pipeline.handles import Stage
+from shmjet.pipeline.handles import STREAM_ADVICE, Stage
 from shmjet.pipeline.stream_stage import StreamStage
 
 T = TypeVar("T")
@@ -113,4 +114,4 @@ class StreamSourceStage(Stage, Generic[T]):
         def __getattr__(self, name: str) -> Any:
             if name in NEEDS_ALL or (not name.startswith("_") and hasattr(StreamStage, name)):
                 raise PlanError(f"{self.name}.{name}(): first say what the time of the source's items is, with {FOUR}")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise unknown_attribute("the stage of an endless source", name, type(self), STREAM_ADVICE)

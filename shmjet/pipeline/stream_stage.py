@@ -15,11 +15,13 @@ from shmjet.core.event_time import EventTimePolicy, TimestampFn
 from shmjet.core.key_functions import KeyFn
 from shmjet.core.windows import WindowDefinition
 from shmjet.data.errors import ConfigError, PlanError
+from shmjet.data.suggestions import unknown_attribute
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_fn, checked_key, checked_timestamps
 from shmjet.pipeline.column_arguments import column_join, is_column_join, item_join
 from shmjet.pipeline.endless import NEEDS_ALL, needs_window
 from shmjet.pipeline.general import GeneralStage, OnEvict
+from shmjet.pipeline.handles import STREAM_ADVICE
 from shmjet.pipeline.stage_times import check_time, has_time
 from shmjet.pipeline.windows import StageWithWindow, checked_window
 
@@ -105,7 +107,7 @@ class StreamStage(GeneralStage[T]):
         def __getattr__(self, name: str) -> Any:
             if name in NEEDS_ALL:
                 raise PlanError(needs_window(f"{self.name}.{name}()", self.name))
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise unknown_attribute("a stream", name, type(self), STREAM_ADVICE)
 
     def window(self, definition: WindowDefinition) -> StageWithWindow[T]:
         """Cut the stream into windows by the time of its items.

@@ -15,10 +15,12 @@ from shmjet.aggregate_ops.extremes import first_item
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.key_functions import KeyFn
 from shmjet.core.windows import SessionWindow, SlidingWindow, WindowDefinition
+from shmjet.data.suggestions import unknown_attribute
 from shmjet.data.window_results import KeyedWindowResult, WindowResult
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_key, checked_operation
 from shmjet.pipeline.definitions import SinkDef
+from shmjet.pipeline.handles import STREAM_ADVICE
 from shmjet.pipeline.join_clauses import co_aggregation
 from shmjet.pipeline.stage_times import check_time
 from shmjet.pipeline.window_groups import WindowGroups, checked_group
@@ -97,6 +99,19 @@ class _Windowed:
             late = stage._then(f"{stage.name}-late", t.LateItems())
             (late if of_late is None else late.map(of_late)).write_to(late_sink)
         return stage
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            from shmjet.pipeline.stream_stage import StreamStage
+
+            if not name.startswith("_") and hasattr(StreamStage, name):
+                raise AttributeError(
+                    f"a window has no {name!r} before its items are aggregated: say window(...).aggregate(op) or one "
+                    f"of its siblings, then .{name}(...)",
+                    name=name,
+                )
+            raise unknown_attribute("a window", name, type(self), STREAM_ADVICE)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.stage.name!r}: {self.definition!r}>"

@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from shmjet import sinks, sources
+from shmjet import sinks, sources, tumbling
 from shmjet.aggregate_ops import counting
 from shmjet.columns import count
 from shmjet.core import Processor
@@ -40,6 +40,10 @@ CLICKS: StreamSourceDef[Any] = StreamSourceDef("clicks", Clicks, parallelism=1)
 
 def clicks() -> StreamStage[Any]:
     return Pipeline().read_from(CLICKS).without_timestamps()
+
+
+def timed_clicks() -> StreamStage[Any]:
+    return Pipeline().read_from(CLICKS).with_timestamps(int)
 
 
 def users(stage: StreamStage[Any]) -> BatchStage[Any]:
@@ -113,6 +117,25 @@ def test_a_stream_has_no_method_that_needs_its_end_and_says_so(name: str) -> Non
 def test_other_names_are_missing_as_usual() -> None:
     assert not hasattr(clicks(), "no_such_thing")
     assert not hasattr(clicks().grouping_key(None), "no_such_thing")
+    assert not hasattr(timed_clicks().window(tumbling(1)), "no_such_thing")
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (lambda s: s.key_by(None), r"a stream has no 'key_by'; grouping_key\(fn\) does that"),
+        (lambda s: s.groupingKey(None), "did you mean 'grouping_key'"),
+        (lambda s: s.late_to(sinks.noop()), r"window\(...\).late_to\(...\).aggregate\(op\)"),
+        (lambda s: s.window(tumbling(1)).write_to(sinks.noop()), r"no 'write_to' before its items are aggregated"),
+        (lambda s: s.window(tumbling(1)).grouping_key(None).map(str), r"no 'map' before .* window\(...\).aggregate"),
+        (lambda s: s.window(tumbling(1)).agregate(counting()), "did you mean 'aggregate'"),
+        (lambda s: users(s).window(tumbling(1)), "windows are of endless sources"),
+        (lambda s: users(s).with_timestamps(int), "only endless sources have event time"),
+    ],
+)
+def test_names_of_other_places_are_told_what_to_do(made: Callable[[Any], Any], text: str) -> None:
+    with pytest.raises(AttributeError, match=text):
+        made(timed_clicks())
 
 
 def test_a_joined_side_is_bounded() -> None:

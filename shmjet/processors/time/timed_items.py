@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.context import ProcessorContext
 from shmjet.core.event_time_mapper import EventTimeMapper
 from shmjet.data.columnar import Columnar
+
+if TYPE_CHECKING:
+    from shmjet.data.batch import Batch
 
 _WATERMARK = "watermark"
 
@@ -31,7 +34,8 @@ def timed_items(mapper: EventTimeMapper, run: Run, now: int, *, with_batches: bo
         mapper: of the source.
         run: not empty; its list is given away.
         now: nanoseconds.
-        with_batches: there may be batches among the items, with a column of timestamps.
+        with_batches: there may be batches among the items, with a column of timestamps; rows become batches unless
+            the mapper makes pairs of items.
     """
     items, partition, native = run
     if not with_batches:
@@ -43,11 +47,35 @@ def timed_items(mapper: EventTimeMapper, run: Run, now: int, *, with_batches: bo
         stamps = None if native is None else native[start : start + len(some)]
         start += len(some)
         if not are_batches:
-            out += mapper.take(some, partition, now, stamps)
+            if stamps is None and not mapper.makes_pairs:
+                for batch in _gathered(some):
+                    out += mapper.take_batch(batch, partition, now)
+            else:
+                out += mapper.take(some, partition, now, stamps)
             continue
         for k, batch in enumerate(some):
             out += mapper.take_batch(batch, partition, now, None if stamps is None else stamps[k])
     return out
+
+
+def _gathered(rows: list[Any]) -> list[Batch]:
+    """Return rows as batches, as a stage behind expects a column of timestamps and no pairs.
+
+    Raises:
+        BatchError: one is not a row.
+    """
+    from shmjet.columns.row_gatherer import RowGatherer
+    from shmjet.data.errors import BatchError
+
+    gatherer = RowGatherer(len(rows), None, None)
+    try:
+        gatherer.add(rows)
+        return [*gatherer.full(), *gatherer.rest()]
+    except BatchError as error:
+        raise BatchError(
+            "timestamps by column(name) are of batches, and of rows: dicts or named tuples. Use with_timestamps(fn) "
+            f"for other items: {error}"
+        ) from None
 
 
 def _is_batch(item: Any) -> bool:

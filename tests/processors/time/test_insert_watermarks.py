@@ -10,7 +10,7 @@ import pytest
 from shmjet import Batch, column
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.event_time import EventTimePolicy
-from shmjet.data.errors import ConfigError, ProcessorError
+from shmjet.data.errors import BatchError, ConfigError, ProcessorError
 from shmjet.data.marks import IDLE, Watermark
 from shmjet.processors import insert_watermarks
 from shmjet.processors.time import insert_watermarks as module
@@ -69,6 +69,20 @@ def test_batches_and_rows_by_column() -> None:
     check.inputs([*rows, batch, {"ts": 42}]).expect(
         [wm(-20), (1, rows[0]), wm(-10), (12, rows[1]), batch, wm(20), (42, {"ts": 42})]
     )
+
+
+def test_rows_are_made_into_batches_where_a_stage_behind_expects_a_column() -> None:
+    driver = Driver(
+        processors_of(insert_watermarks(policy(timestamp_fn=column("ts"), timed=False, idle_timeout=None)))[0]
+    )
+    driver.feed([{"ts": 1}, {"ts": 12}, Batch({"ts": [25]})])
+    batch, mark, given, last = driver.output
+    assert list(batch.rows()) == [{"ts": 1}, {"ts": 12}]
+    assert (mark, list(given.rows()), last) == (wm(10), [{"ts": 25}], wm(20))
+    with pytest.raises(
+        BatchError, match=r"timestamps by column\(name\) are of batches, and of rows.* Use with_timestamps\(fn\)"
+    ):
+        driver.feed(["text"])
 
 
 def test_ingestion_timestamps_of_batches_are_a_column() -> None:
