@@ -39,7 +39,7 @@ class Alone:
     """
 
     def tell(self, mark: int) -> None:
-        """Do nothing: nobody asks."""
+        """Do nothing: no other processor asks."""
 
     def least_of_others(self) -> int:
         """Return `HIGHEST`."""
