@@ -1,4 +1,4 @@
-"""The inner join of two streams of batches: rows with equal keys whose times are close. Must not know processors."""
+"""The join of two streams of batches: rows with equal keys whose times are close. Must not know processors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from shmjet.columns.group_page import Positions
-from shmjet.columns.stream_join_columns import JoinColumns
-from shmjet.columns.stream_rows import Pairs, Stamps, StreamRows
+from shmjet.columns.schemas import Kind, nulls
+from shmjet.columns.stream_join_columns import How, JoinColumns
+from shmjet.columns.stream_rows import MATCHED, Pairs, Stamps, StreamRows
 from shmjet.columns.take import take_rows
 from shmjet.columns.typed_groups import TypedGroups
 from shmjet.core.event_timestamps import column_timestamps
@@ -27,6 +28,7 @@ class StreamJoin:
     Args:
         columns: by which they are joined.
         within: how far apart the times may be, in milliseconds.
+        how: which rows come out without a match.
 
     Example:
         >>> join = StreamJoin(JoinColumns(("k",), ("id",), "ts", "at"), 5)
@@ -36,10 +38,10 @@ class StreamJoin:
         [{'ts': [12], 'k': [1], 'at': [12], 'v': ['a']}]
     """
 
-    def __init__(self, columns: JoinColumns, within: int) -> None:
+    def __init__(self, columns: JoinColumns, within: int, how: How = "inner") -> None:
         self._columns = columns
         self._numbers = TypedGroups(columns.left_keys, {})
-        self._sides = StreamRows(within), StreamRows(within)
+        self._sides = StreamRows(within, how in ("left", "outer")), StreamRows(within, how in ("right", "outer"))
         self._names: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, str]] = {}
         self._within = within
         self.late = 0
@@ -67,13 +69,19 @@ class StreamJoin:
                 return iter(())
             batch, stamps = take_rows(batch, on_time), stamps[on_time]
         numbers, known = self._keyed(batch, self._columns.keys[side])
+        own, other = self._sides[side], self._sides[1 - side]
+        if own.keeps_unmatched:
+            matched = np.zeros(batch.num_rows, np.bool_)
+            sought = slice(None) if known is None else known
+            matched[sought] = other.have_near(numbers[sought], stamps[sought])
+            own.add(batch, numbers, stamps, matched)
         if known is not None:
             if not len(known):
                 return iter(())
             batch, numbers, stamps = take_rows(batch, known), numbers[known], stamps[known]
-        self._sides[side].add(batch, numbers, stamps)
-        found = self._sides[1 - side].near(numbers, stamps)
-        return self._results(side, batch, stamps, found)
+        if not own.keeps_unmatched:
+            own.add(batch, numbers, stamps)
+        return self._results(side, batch, stamps, other.near(numbers, stamps))
 
     def _keyed(self, batch: Batch, names: Sequence[str]) -> tuple[Positions, Any]:
         """Return the number of each row's key, and which rows have a key that may match; None for all."""
@@ -109,6 +117,52 @@ class StreamJoin:
         masks = {name: mask for name, mask in masks.items() if name != time}
         masks |= {shown: valid[name] for name, shown in names.items() if name in valid}
         return Batch.trusted(made, masks, left.num_rows)
+
+    def may_expire(self, watermark: int) -> bool:
+        """Say whether `unmatched` may give something."""
+        limit = watermark - self._within
+        return any(side.may_expire(limit) for side in self._sides)
+
+    def unmatched(self, watermark: int) -> Iterator[Batch]:
+        """Give the rows without a match that no row from a time on can match, each once, lazily; before `forget`.
+
+        Columns of the other side are null, but for the keys; they are missing where that has had no batch yet.
+        """
+        limit = watermark - self._within
+        for batch, _ in self._sides[0].unmatched(limit):
+            yield self._left_alone(batch)
+        for batch, stamps in self._sides[1].unmatched(limit):
+            yield self._right_alone(batch, stamps)
+
+    def _left_alone(self, left: Batch) -> Batch:
+        kinds = self._sides[1].kinds
+        columns, masks = left.parts()
+        made, valid = dict(columns), dict(masks)
+        for name, shown in self._renamed(left.names, tuple(kinds)).items():
+            made[shown], valid[shown] = _nulls(kinds[name], left.num_rows)
+        return Batch.trusted(made, valid, left.num_rows)
+
+    def _right_alone(self, right: Batch, stamps: Stamps) -> Batch:
+        columns, masks = right.parts()
+        keys = dict(zip(self._columns.left_keys, self._columns.right_keys, strict=True))
+        time = self._columns.left_time
+        kinds: Mapping[str, Kind | None] = self._sides[0].kinds or dict.fromkeys((time, *keys))
+        made: dict[str, Any] = {}
+        valid: dict[str, Any] = {}
+        for name, kind in kinds.items():
+            if name == time:
+                made[name] = _times(stamps, kind)
+            elif name in keys:
+                made[name] = columns[keys[name]]
+                if keys[name] in masks:
+                    valid[name] = masks[keys[name]]
+            else:
+                made[name], valid[name] = _nulls(kind, right.num_rows)
+        for name, shown in self._renamed(tuple(kinds), right.names).items():
+            made[shown] = columns[name]
+            if name in masks:
+                valid[shown] = masks[name]
+        return Batch.trusted(made, valid, right.num_rows)
 
     def _renamed(self, left: tuple[str, ...], right: tuple[str, ...]) -> Mapping[str, str]:
         """Return what the columns of the right side are called in results."""
@@ -153,10 +207,45 @@ class StreamJoin:
         """Give the rows of a side that are kept."""
         return self._sides[side].batches()
 
+    def head(self, side: int) -> Batch | None:
+        """Return a batch without rows that tells the columns of a side; None before its first batch."""
+        return self._sides[side].head()
+
+    def tell(self, side: int, head: Batch) -> None:
+        """Note the columns of a side, by what `head` gave."""
+        self._sides[side].tell(head)
+
     def put_back(self, side: int, batch: Batch) -> None:
         """Add rows that `rows` gave, without looking for pairs."""
-        numbers, _ = self._keyed(batch, self._columns.keys[side])
-        self._sides[side].add(batch, numbers, column_timestamps(batch, self._columns.times[side]))
+        own = self._sides[side]
+        matched = np.zeros(0, np.bool_)
+        if MATCHED in batch.names:
+            columns, masks = batch.parts()
+            matched = np.array(columns[MATCHED], np.bool_)
+            kept = {name: values for name, values in columns.items() if name != MATCHED}
+            batch = Batch.trusted(kept, masks, batch.num_rows)
+        elif own.keeps_unmatched:
+            matched = np.ones(batch.num_rows, np.bool_)  # of an inner join, which did not know
+        numbers, known = self._keyed(batch, self._columns.keys[side])
+        stamps = column_timestamps(batch, self._columns.times[side])
+        if own.keeps_unmatched or known is None:
+            own.add(batch, numbers, stamps, matched if own.keeps_unmatched else matched[:0])
+        else:
+            own.add(take_rows(batch, known), numbers[known], stamps[known])
+
+
+def _nulls(kind: Any, count: int) -> tuple[Any, Any]:
+    """Return a column of nulls and its mask."""
+    return nulls(kind, count), np.zeros(count, np.bool_)
+
+
+def _times(stamps: Stamps, kind: Any) -> Any:
+    """Return times as a column of times of a kind."""
+    stored = getattr(kind, "stored", kind)
+    is_numbers = stored is None or np.dtype(stored).kind == "i"
+    found: Any = stamps.copy() if is_numbers else stamps.view("M8[ms]").astype(stored)
+    found.flags.writeable = False
+    return found if kind is None or stored is kind else TypedColumn.trusted(kind, found)
 
 
 def _later(left: Batch, name: str, left_times: Stamps, right_times: Stamps) -> Any:

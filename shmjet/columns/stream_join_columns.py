@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+How = Literal["inner", "left", "right", "outer"]
+"""Which rows come out without a match."""
 
 
 class JoinColumns(NamedTuple):

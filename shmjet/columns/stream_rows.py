@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.columns.group_page import Positions
+from shmjet.columns.schemas import Kind
 from shmjet.columns.stream_kinds import StreamKinds
 from shmjet.columns.take import Rows, take_rows
 from shmjet.data.batch import Batch
 
 Stamps = npt.NDArray[np.int64]
+Marks = npt.NDArray[np.bool_]
 
 LEAST_RUN: Final = 4096
 """Runs of fewer rows are joined, whatever time they span."""
@@ -26,6 +28,10 @@ LEAST_RUN: Final = 4096
 STEP_ROWS: Final = 1 << 16
 """Pairs that are given at once."""
 
+MATCHED: Final = "\0matched"
+"""The column of saved rows that tells which have had a match."""
+
+_NO_MARKS: Final = np.zeros(0, np.bool_)
 _WIDEST: Final = 1 << 60
 """Numbers beyond are counted in Python's integers."""
 
@@ -44,6 +50,8 @@ class Run(NamedTuple):
     """What each row is sorted by, ascending."""
     order: Rows
     """The number of the row that has each place."""
+    matched: Marks
+    """Which rows have had a match, or have come out without one; as long as `rows` where that is asked for."""
 
 
 class Pairs(NamedTuple):
@@ -61,6 +69,7 @@ class StreamRows:
 
     Args:
         within: how far apart the times of rows that match may be, in milliseconds.
+        keeps_unmatched: rows are told that have had no match when they are forgotten.
 
     Example:
         >>> side = StreamRows(10)
@@ -69,8 +78,9 @@ class StreamRows:
         [{'v': ['y']}]
     """
 
-    def __init__(self, within: int) -> None:
+    def __init__(self, within: int, keeps_unmatched: bool = False) -> None:
         self._within = within
+        self.keeps_unmatched = keeps_unmatched
         self._kinds = StreamKinds()
         self._runs: list[Run] = []
         self._limit = -(1 << 63)
@@ -80,21 +90,39 @@ class StreamRows:
         """Rows that are kept."""
         return sum(run.rows.num_rows for run in self._runs)
 
-    def add(self, rows: Batch, numbers: Positions, stamps: Stamps) -> None:
-        """Add rows with the numbers of their keys, and their times. Raises BatchError when the columns differ."""
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The kinds of the columns; empty before the first batch."""
+        return self._kinds.kinds
+
+    def head(self) -> Batch | None:
+        """Return a batch without rows that tells the columns; None before the first batch."""
+        return self._kinds.head() if self._kinds.kinds else None
+
+    def tell(self, head: Batch) -> None:
+        """Note the columns of what comes, by a batch that `head` gave."""
+        self._kinds.add(head)
+
+    def add(self, rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks = _NO_MARKS) -> None:
+        """Add rows with the numbers of their keys, and their times. Raises BatchError when the columns differ.
+
+        Args:
+            rows, numbers, stamps: equally many.
+            matched: which of them have had a match, with `keeps_unmatched`.
+        """
         self._kinds.add(rows)
         if not rows.num_rows:
             return
         runs = self._runs
-        runs.append(_run(rows, numbers, stamps))
+        runs.append(_run(rows, numbers, stamps, matched))
         while len(runs) > 1 and self._may_join(runs[-2], runs[-1]):
             one, two = runs[-2:]
             del runs[-2:]
             parts = [part for part in (self._lasting(one), self._lasting(two)) if part[0].num_rows]
             if parts:
-                batches, numbered, timed = zip(*parts, strict=True)
+                batches, *others = zip(*parts, strict=True)
                 whole = Batch.concat([self._kinds.of(batch) for batch in batches])
-                runs.append(_run(whole, np.concatenate(numbered), np.concatenate(timed)))
+                runs.append(_run(whole, *map(np.concatenate, others)))
 
     def _may_join(self, one: Run, two: Run) -> bool:
         if one.rows.num_rows > 2 * two.rows.num_rows:
@@ -102,11 +130,27 @@ class StreamRows:
         is_small = one.rows.num_rows < LEAST_RUN
         return is_small or max(one.high, two.high) - min(one.low, two.low) <= self._within
 
-    def _lasting(self, run: Run) -> tuple[Batch, Positions, Stamps]:
+    def _lasting(self, run: Run) -> tuple[Batch, Positions, Stamps, Marks]:
         if run.low >= self._limit:
-            return run.rows, run.numbers, run.stamps
+            return run.rows, run.numbers, run.stamps, run.matched
         rows = np.flatnonzero(run.stamps >= self._limit)
-        return take_rows(run.rows, rows), run.numbers[rows], run.stamps[rows]
+        matched = run.matched[rows] if self.keeps_unmatched else run.matched
+        return take_rows(run.rows, rows), run.numbers[rows], run.stamps[rows], matched
+
+    def may_expire(self, limit: int) -> bool:
+        """Say whether rows before a time may have had no match."""
+        return self.keeps_unmatched and any(run.low < limit for run in self._runs)
+
+    def unmatched(self, limit: int) -> Iterator[tuple[Batch, Stamps]]:
+        """Give the rows before a time that have had no match, with their times; each of them once."""
+        if not self.keeps_unmatched:
+            return
+        for run in list(self._runs):
+            if run.low < limit:
+                rows = np.flatnonzero((run.stamps < limit) & (run.stamps >= self._limit) & ~run.matched)
+                if len(rows):
+                    run.matched[rows] = True  # what is saved from now on has come out
+                    yield take_rows(run.rows, rows), run.stamps[rows]
 
     def forget(self, limit: int) -> None:
         """Let rows before a time go; some stay a little longer, as they go in runs."""
@@ -122,8 +166,20 @@ class StreamRows:
             numbers: of the keys of the rows that are looked up; one or more.
             stamps: their times.
         """
+        return self._near(self._close(stamps), numbers, stamps)
+
+    def have_near(self, numbers: Positions, stamps: Stamps) -> Marks:
+        """Tell of each row that is looked up whether a row here matches it; arguments as of `near`."""
+        found = np.zeros(len(numbers), np.bool_)
+        if len(numbers):
+            for run in self._close(stamps):
+                first, stop = self._found(run, numbers, stamps)
+                found |= stop > first
+        return found
+
+    def _close(self, stamps: Stamps) -> list[Run]:
         low, high = int(stamps.min()) - self._within, int(stamps.max()) + self._within
-        return self._near([run for run in self._runs if run.low <= high and low <= run.high], numbers, stamps)
+        return [run for run in self._runs if run.low <= high and low <= run.high]
 
     def _near(self, runs: list[Run], numbers: Positions, stamps: Stamps) -> Iterator[Pairs]:
         for run in runs:
@@ -134,7 +190,10 @@ class StreamRows:
             for at in range(0, int(ends[-1]), STEP_ROWS):
                 pairs = np.arange(at, min(at + STEP_ROWS, int(ends[-1])))
                 given = np.searchsorted(ends, pairs, "right")
-                yield Pairs(given, run, run.order[pairs + shifts[given]])
+                rows = run.order[pairs + shifts[given]]
+                if self.keeps_unmatched:
+                    run.matched[rows] = True
+                yield Pairs(given, run, rows)
 
     def _found(self, run: Run, numbers: Positions, stamps: Stamps) -> tuple[Rows, Rows]:
         """Return the first place in a run of the rows that match each row, and the place after the last one."""
@@ -149,9 +208,14 @@ class StreamRows:
         return first, np.searchsorted(run.places, shifts + end, "right")
 
     def batches(self) -> Iterator[Batch]:
-        """Give all rows that may still match, and others."""
+        """Give all rows that may still match, and others; with `keeps_unmatched` the marks are a column `MATCHED`."""
         for run in self._runs:
-            yield self._kinds.of(self._lasting(run)[0])
+            rows, _, _, matched = self._lasting(run)
+            found = self._kinds.of(rows)
+            if self.keeps_unmatched:
+                columns, masks = found.parts()
+                found = Batch.trusted({**columns, MATCHED: matched.copy()}, masks, rows.num_rows)
+            yield found
 
     def used(self, count: int) -> npt.NDArray[np.bool_]:
         """Tell of each of so many numbers whether a row has it."""
@@ -162,14 +226,14 @@ class StreamRows:
 
     def renumber(self, places: Positions) -> None:
         """Give each row the number that stands at the place of its own number; their order stays as it is."""
-        self._runs = [_run(run.rows, places[run.numbers], run.stamps) for run in self._runs]
+        self._runs = [_run(run.rows, places[run.numbers], run.stamps, run.matched) for run in self._runs]
 
 
-def _run(rows: Batch, numbers: Positions, stamps: Stamps) -> Run:
+def _run(rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks) -> Run:
     low, high = int(stamps.min()), int(stamps.max())
     span = high - low + 1
     is_wide = max(abs(low), abs(high)) >= _WIDEST or (int(numbers.max()) + 1) * span >= _WIDEST
     kind: Any = object if is_wide else np.int64
     places = numbers.astype(kind) * span + (stamps.astype(kind) - low)
     order = np.argsort(places, kind="stable")
-    return Run(rows, numbers, stamps, low, high, places[order], order)
+    return Run(rows, numbers, stamps, low, high, places[order], order, matched)

@@ -6,7 +6,7 @@ Windows, which cut a stream into bounded pieces, are made from it (`windows`). A
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, overload
 
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.column_key import ColumnKey
@@ -175,8 +175,9 @@ class StreamStage(GeneralStage[T]):
         The result has the later time of the two. Rows without a match come when the watermark is `within` past them.
 
         `join(other, on)`, or `join(other, left_on=..., right_on=...)`, joins batches by columns, as `BatchStage.join`
-        does: with those of a bounded stage, or of a stream (`within=`, "inner" only), where the column of the left
-        timestamps has the later time in results.
+        does: with those of a bounded stage, or of a stream (`within=`), where the column of the left timestamps has the
+        later time in results. A row without a match has nulls in the columns of the other side, which are missing as
+        long as that side has had no batch.
 
         Args:
             other: the other stream, with timestamps; or a bounded stage, which is kept in memory.
@@ -222,12 +223,9 @@ class StreamStage(GeneralStage[T]):
         within = options.pop("within", None)
         by_columns = by_columns and (len(keys) != 2 or bool(_COLUMN_OPTIONS & options.keys()))
         columns = column_join(keys, options) if by_columns else None
-        if columns is not None and columns.how != "inner":
-            raise PlanError(
-                f'join: how="{columns.how}" of two streams by columns is not possible, only "inner": say '
-                'join(other, left_key, right_key, within=seconds, how="left"), where a key may be the name of a '
-                "column; the result are pairs of rows, or what fn makes of them"
-            )
+        if columns is not None and columns.how not in get_args(t.How):
+            ways = ", ".join(map(repr, get_args(t.How)))
+            raise PlanError(f'join: how="{columns.how}" of two streams is not possible, only {ways}')
         items = None if columns is not None else self._checked_join(keys, options)
         if within is None:
             raise PlanError(
@@ -238,7 +236,8 @@ class StreamStage(GeneralStage[T]):
             check_time(side.pipeline.nodes, side.node_id, "join(within=)")
         within_ms = milliseconds("join: within", within, least=0)
         if columns is not None:
-            made = t.StreamJoinColumns(columns.left_keys, columns.right_keys, columns.suffix, within_ms)
+            names = columns.left_keys, columns.right_keys, columns.suffix
+            made = t.StreamJoinColumns(*names, within_ms, cast("t.How", columns.how))
             return self._then("join", made, other)
         assert items is not None
         how, clause = items

@@ -416,12 +416,14 @@ class StreamJoinColumns(Transform):
     Args:
         left_keys, right_keys, suffix: as of `JoinColumns`.
         within: milliseconds.
+        how: which rows come out without a match.
     """
 
     left_keys: tuple[str, ...]
     right_keys: tuple[str, ...]
     suffix: str | None
     within: int
+    how: How = "inner"
 
 
 @dataclass(frozen=True)

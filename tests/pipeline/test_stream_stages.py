@@ -203,21 +203,25 @@ def test_batches_of_a_stream_are_joined_by_columns_with_a_bounded_stage(how: Any
     assert sorted(out["windows"]) == sorted((start, k, n) for (start, k), n in found.items())
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_two_streams_of_batches_are_joined_by_columns(workers: int) -> None:
+@pytest.mark.parametrize(("workers", "how"), [(1, "inner"), (3, "inner"), (3, "left"), (1, "right"), (3, "outer")])
+def test_two_streams_of_batches_are_joined_by_columns(workers: int, how: Any) -> None:
     left = [Batch({"ts": np.arange(at, at + 50) * 10, "k": np.arange(at, at + 50) % 7}) for at in range(0, 200, 50)]
     right = [Batch({"ts": np.arange(at, at + 20) * 25, "id": np.arange(at, at + 20) % 9}) for at in range(0, 80, 20)]
     p = Pipeline()
     streams = [p.read_from(stream_of(each, 1, columnar=True)).with_timestamps(column("ts")) for each in (left, right)]
-    joined = streams[0].join(streams[1], left_on="k", right_on="id", within=0.03, suffix="_right")
+    joined = streams[0].join(streams[1], left_on="k", right_on="id", within=0.03, how=how, suffix="_right")
     joined.select("ts", "k", "ts_right").write_to(list_sink("out"))
     joined.window(tumbling(1)).group_by("k").agg(n=count()).write_to(list_sink("windows"))
-    assert "inner join of batches on k = id" in p.explain()
+    assert f"{how} join of batches on k = id" in p.explain()
     out = run(p, workers)
     one = [row for batch in left for row in batch.tuples()]
     two = [row for batch in right for row in batch.tuples()]
-    pairs = [(max(a, b), k, b) for a, k in one for b, id_ in two if k == id_ and abs(a - b) <= 30]
-    assert sorted(row for batch in out["out"] for row in batch.tuples()) == sorted(pairs)
+    pairs: list[Any] = [(max(a, b), k, b) for a, k in one for b, id_ in two if k == id_ and abs(a - b) <= 30]
+    if how in ("left", "outer"):
+        pairs += [(a, k, None) for a, k in one if not any(k == id_ and abs(a - b) <= 30 for b, id_ in two)]
+    if how in ("right", "outer"):
+        pairs += [(b, id_, b) for b, id_ in two if not any(k == id_ and abs(a - b) <= 30 for a, k in one)]
+    assert sorted((row for batch in out["out"] for row in batch.tuples()), key=repr) == sorted(pairs, key=repr)
     assert sum(int(batch["n"].sum()) for batch in out["windows"]) == len(pairs) > 20
 
 
@@ -227,8 +231,8 @@ def test_a_join_by_columns_needs_a_bounded_side_and_rows_of_the_stream() -> None
     bounded = p.read_from(items_source("side", [1]))
     with pytest.raises(PlanError, match=r"join: 'events' and 'events' are both endless: say within="):
         s.join(s, on="k")
-    with pytest.raises(PlanError, match=r"join: how=.outer. of two streams by columns is not possible"):
-        s.join(s, on="k", within=1, how="outer")  # type: ignore[call-overload]
+    with pytest.raises(PlanError, match=r"join: how=.semi. of two streams is not possible, only 'inner', 'left'"):
+        s.join(s, on="k", within=1, how="semi")  # type: ignore[call-overload]
     with pytest.raises(TypeError):
         s.join(s, suffix="_", within=1)  # type: ignore[call-overload]
     with pytest.raises(PlanError, match=r"join: how=.right. needs the end of stream 'events'"):

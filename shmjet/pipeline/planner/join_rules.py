@@ -85,12 +85,12 @@ def plan_stream_join_columns(draft: Draft, node: t.Node, transform: t.StreamJoin
     left_out = frozenset((TIME_COLUMN,) if is_gathered else ())
     keys = transform.left_keys, transform.right_keys
     supplier = join_streams_of_columns(
-        JoinColumns(*keys, left_time, right_time, transform.suffix, left_out), transform.within
+        JoinColumns(*keys, left_time, right_time, transform.suffix, left_out), transform.within, transform.how
     )
     pairs = [one if one == two else f"{one} = {two}" for one, two in zip(*keys, strict=True)]
     why = (
-        f"inner join of batches on {', '.join(pairs)}; both sides are partitioned by the keys, and a row is kept while "
-        f"the other side may come within {transform.within / 1000:g} s"
+        f"{transform.how} join of batches on {', '.join(pairs)}; both sides are partitioned by the keys, and a row is "
+        f"kept while the other side may come within {transform.within / 1000:g} s"
     )
     vertex = draft.vertex(node.name, supplier, node.parallelism, node, why)
     sides = [(left, ColumnKey(keys[0])), (right, ColumnKey(keys[1]))]

@@ -1,5 +1,6 @@
-"""The inner join of two streams of batches by key and time. What `stream_join` is for items, with columns.
+"""The join of two streams of batches by key and time. What `stream_join` is for items, with columns.
 
+Joins that emit rows without a match pass each watermark on minus `within`, as `stream_join` does.
 Must not know how keys are routed.
 """
 
@@ -22,9 +23,13 @@ from shmjet.processors.time.window_processor import NEVER
 
 if TYPE_CHECKING:
     from shmjet.columns.stream_join import StreamJoin
-    from shmjet.columns.stream_join_columns import JoinColumns
+    from shmjet.columns.stream_join_columns import How, JoinColumns
 
 _WATERMARK: Final = BroadcastKey("watermark")
+_END: Final = 1 << 65
+"""Beyond all times, however far apart rows may be."""
+_HEAD: Final = "columns"
+"""Under a `BroadcastKey` (this, index, side, 0): the columns of a side, for processors without rows of it."""
 _PLACE: Final = "rows"
 """Under a `BroadcastKey` (this, index, side, number): rows that have no partition."""
 
@@ -35,14 +40,18 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
     Args:
         columns: by which they are joined.
         within: how far apart the times may be, in milliseconds.
+        how: which rows come out without a match.
     """
 
     state_kind = "column_stream_join"
+    takes_schemas = True
     _saving: EntrySteps | None = None
 
-    def __init__(self, columns: JoinColumns, within: int) -> None:
+    def __init__(self, columns: JoinColumns, within: int, how: How = "inner") -> None:
         self._columns = columns
         self._within = within
+        self._how: How = how
+        self._delay = 0 if how == "inner" else within
         self._watermark = NEVER
         self._restored: list[int] = []
 
@@ -50,7 +59,7 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
         """Make the tables."""
         from shmjet.columns.stream_join import StreamJoin
 
-        self._join: StreamJoin = StreamJoin(self._columns, self._within)
+        self._join: StreamJoin = StreamJoin(self._columns, self._within, self._how)
         keys, others = self._columns.left_keys, self._columns.right_keys
         renamed = dict(zip(keys, others, strict=True))
         self._partitions = row_partitions(context, keys, {}), row_partitions(context, others, renamed)
@@ -69,16 +78,29 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
             yield from self._join.add(ordinal, batch, self._watermark)
 
     def try_process_watermark(self, watermark: Watermark) -> bool:
-        """Let rows go that can have no match any more, and pass the watermark on."""
-        if watermark != IDLE and watermark.timestamp > self._watermark:
-            self._watermark = watermark.timestamp
-            self._join.forget(watermark.timestamp)
-        return super().try_process_watermark(watermark)
+        """Emit the rows that have had no match and can have none any more, forget them, and pass the watermark on."""
+        if watermark == IDLE:
+            return super().try_process_watermark(watermark)
+        time = self._watermark = max(self._watermark, watermark.timestamp)
+        is_due = self.is_sweeping or self._join.may_expire(time)
+        if is_due and not self.sweep(lambda: self._join.unmatched(time)):
+            return False
+        self._join.forget(time)
+        passed = watermark.timestamp - self._delay
+        return passed < NEVER or super().try_process_watermark(Watermark(passed))
+
+    def complete(self) -> bool:
+        """Emit the rows that have had no match."""
+        if self._how == "inner":
+            return super().complete()
+        return self.sweep(lambda: self._join.unmatched(_END))
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def save_to_snapshot(self) -> bool:
         """Save the rows of both sides by partition, and the watermark."""
+        if self.is_sweeping and not self._emitted_drawn():
+            return False
         if self._saving is None:
             self._saving = EntrySteps(self.outbox, self._entries())
         if not self._saving.flush():
@@ -92,6 +114,9 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
         yield _WATERMARK, self._watermark
         index = self.context.global_index
         for side, partitions in enumerate(self._partitions):
+            head = self._join.head(side)
+            if head is not None:
+                yield BroadcastKey((_HEAD, index, side, 0)), head
             number = 0
             for batch in self._join.rows(side):
                 if partitions is None:
@@ -110,8 +135,10 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
             if key == _WATERMARK:
                 self._restored.append(value)
             elif isinstance(key, BroadcastKey):
-                _, index, side, _ = cast("tuple[Any, ...]", key.key)
-                if takes_place(self.context, index):
+                what, index, side, _ = cast("tuple[Any, ...]", key.key)
+                if what == _HEAD:
+                    self._join.tell(side, value)
+                elif takes_place(self.context, index):
                     self._join.put_back(side, value)
             else:
                 side, form, batch = value
@@ -127,6 +154,6 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
         return True
 
 
-def join_streams_of_columns(columns: JoinColumns, within: int) -> Callable[[], Processor]:
+def join_streams_of_columns(columns: JoinColumns, within: int, how: How = "inner") -> Callable[[], Processor]:
     """Return the supplier; both edges into it are partitioned by the keys, `within` is in milliseconds."""
-    return Supply(ColumnStreamJoinProcessor, columns, within)
+    return Supply(ColumnStreamJoinProcessor, columns, within, how)

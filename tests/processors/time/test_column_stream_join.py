@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from shmjet import Batch, Watermark
 from shmjet.columns import stream_join, stream_rows
-from shmjet.columns.stream_join_columns import JoinColumns
+from shmjet.columns.stream_join_columns import How, JoinColumns
+from shmjet.columns.stream_kinds import StreamKinds
 from shmjet.core.state_placement import StatePlacement
 from shmjet.data.column_keys import hash_rows
 from shmjet.data.errors import BatchError
@@ -58,19 +59,21 @@ def key_of(row: Row) -> Any:
     return object() if None in key or any(part != part for part in key) else key
 
 
-def stage_of(within: int, processors: int) -> Stage:
+def stage_of(within: int, processors: int, how: How = "inner") -> Stage:
     placement = StatePlacement(PARTITIONS, COLUMNS.left_keys)
-    return Stage(join_streams_of_columns(COLUMNS, within), processors, placement)
+    return Stage(join_streams_of_columns(COLUMNS, within, how), processors, placement)
 
 
 def feed(stage: Stage, side: int, rows: list[Row]) -> None:
     batch = batch_of(side, rows)
+    kinds = StreamKinds()
+    kinds.add(batch)
+    head = kinds.head()  # tells the columns, as an edge does
     count = len(stage.processors)
     owners = hash_rows(batch, COLUMNS[side]) % PARTITIONS % count
     for index in range(count):
         part = batch.filter(owners == index)
-        if len(part):
-            stage.feed(index, [part], side)
+        stage.feed(index, [part if len(part) else head], side)
 
 
 def mark(stage: Stage, timestamp: int) -> None:
@@ -79,16 +82,33 @@ def mark(stage: Stage, timestamp: int) -> None:
             pass
 
 
-def found(stage: Stage) -> Counter[Any]:
+NAMES = ("ts", "k", "other", "v", "v_right")
+
+
+def found(stage: Stage, how: How) -> Counter[Any]:
+    """Count the rows of results; columns of a side that has had no batch may be missing in outer joins."""
     batches = [item for item in stage.output if isinstance(item, Batch)]
-    assert all(batch.names == ("ts", "k", "other", "v", "at", "v_right") for batch in batches)
-    names = ("ts", "k", "other", "v", "v_right")
-    return Counter(row for batch in batches for row in batch.select(*names).tuples())
+    if how == "inner":
+        assert all(batch.names == ("ts", "k", "other", "v", "at", "v_right") for batch in batches)
+    rows = [row for batch in batches for row in batch.rows()]
+    return Counter(tuple(plain(row.get(name)) for name in NAMES) for row in rows)
 
 
-def check(calls: list[Any], within: int, processors: int = 1) -> None:
+def plain(value: Any) -> Any:
+    """Return a value that is equal to itself."""
+    return "nan" if value != value else value
+
+
+def result(time: int, left: Row | None, right: Row | None) -> tuple[Any, ...]:
+    """Return what comes out of a pair; of a right row alone under the left names, if a left one has told these."""
+    key = left or right
+    assert key is not None
+    return time, plain(key[1]), plain(key[2]), left and left[3], right and right[3]
+
+
+def check(calls: list[Any], within: int, processors: int = 1, how: How = "inner") -> None:
     """Run and compare: (side, rows), steps of the watermark, and processors after a restart."""
-    stage, late = stage_of(within, processors), 0
+    stage, late = stage_of(within, processors, how), 0
     sides: tuple[list[Event], list[Event]] = ([], [])
     top, last = -100, None
     for call in calls:
@@ -105,9 +125,8 @@ def check(calls: list[Any], within: int, processors: int = 1) -> None:
             mark(stage, top)
     stage.complete()
     stage.close()
-    expected = interpreter.joined(*sides, within, key_of)
-    wanted = Counter((time, a[1], a[2], a[3], b[3]) for time, a, b in expected.results)
-    assert found(stage) == wanted
+    expected = interpreter.joined(*sides, within, key_of, how=how)
+    assert found(stage, how) == Counter(result(*each) for each in expected.results)
     late += sum(processor.late_events_dropped for processor in stage.processors)  # type: ignore[attr-defined]
     assert late == len(expected.late)
 
@@ -147,6 +166,47 @@ def test_times_that_are_far_apart() -> None:
     rows = [(-far, 1, "a", 1), (far, 1, "a", 2), (0, 1, "a", 3)]
     check([(0, rows), (1, rows)], 5)
     check([(0, rows), (1, rows)], 2 * far)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    streams(st.sampled_from([1, 2, None])),
+    st.sampled_from([0, 1, 7, 30, 1000]),
+    st.integers(1, 3),
+    st.sampled_from(["left", "right", "outer"]),
+)
+def test_rows_without_a_match(calls: list[Any], within: int, n: int, how: How) -> None:
+    both = [(side, [(-60, 5, "c", 1)]) for side in (0, 1)]  # a match, so that both sides have told their columns
+    check([*both, *calls], within, n, how)
+
+
+def test_rows_without_a_match_come_before_the_watermark_that_is_passed_on() -> None:
+    stage = stage_of(5, 1, "outer")
+    feed(stage, 0, [(10, 1, "a", 1), (12, None, "a", 2)])
+    feed(stage, 1, [(11, 2, "a", 3)])
+    mark(stage, 15)
+    mark(stage, 18)
+    assert [item.timestamp if isinstance(item, Watermark) else item["ts"].tolist() for item in stage.output] == [
+        10,
+        [10, 12],
+        [11],
+        13,
+    ]
+    stage.close()
+
+
+def test_times_of_rows_without_a_match_are_of_the_left_column() -> None:
+    join = stream_join.StreamJoin(JoinColumns(("k",), ("id",), "ts", "at"), 10, "outer")
+    list(join.add(1, Batch({"at": [7], "id": [1], "w": [0.5]}), 0))
+    assert [batch.to_dict() for batch in join.unmatched(20)] == [{"ts": [7], "k": [1], "at": [7], "w": [0.5]}]
+    join.forget(20)
+    list(join.add(0, Batch({"ts": np.array([25], "M8[ms]"), "k": [1], "v": ["x"]}), 0))
+    list(join.add(1, Batch({"at": [27], "id": [2], "w": [1.5]}), 0))
+    left, right = join.unmatched(50)
+    assert left.names == right.names == ("ts", "k", "v", "at", "w")
+    assert left["ts"].dtype == right["ts"].dtype == np.dtype("M8[ms]")
+    assert (left["at"].to_list(), left["w"].to_list()) == ([None], [None])
+    assert (right["k"].tolist(), right["v"].to_list(), right["ts"].astype(int).tolist()) == ([2], [None], [27])
 
 
 def test_many_rows_of_one_key_are_joined_by_time() -> None:
