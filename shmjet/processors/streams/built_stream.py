@@ -18,10 +18,10 @@ from shmjet.processors.general.user_functions import SourceBuffer, SourceFunctio
 from shmjet.processors.time.timed_items import Run
 from shmjet.processors.time.timed_source import TimedSource
 
-LONGEST_PAUSE = 0.25
+LONGEST_PAUSE = 1.0
 """Seconds after which a function that brings nothing is called again at the latest."""
 _SHORTEST_PAUSE = 0.0005
-_PATIENCE = 16
+_PATIENCE = 32
 """A function that has brought nothing for some time is called again after one part in so many of that time."""
 _BLOCKED_NS = 1_000_000
 """A call that takes so long and uses the processor for less than half of that time has waited by itself."""

@@ -197,7 +197,7 @@ def test_a_function_that_brings_nothing_is_called_after_growing_pauses(monkeypat
     assert 0 < (processor.next_call or 0) <= 0.005
     now[0] += 10**9
     driver.call(processor.complete)
-    assert processor.next_call == 1 / 16
+    assert processor.next_call == 1 / 32
     now[0] += 100 * 10**9
     driver.call(processor.complete)
     assert processor.next_call == LONGEST_PAUSE
