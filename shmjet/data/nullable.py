@@ -351,7 +351,7 @@ class Nullable:
             values = np.zeros((), self.dtype if isinstance(self.dtype, np.dtype) else np.bool_)
         mine = self._values
         if operators.kind_of(mine) not in "biu" and not self._valid.any():
-            mine = np.zeros(len(self), np.bool_ if operators.kind_of(values) not in "biu" else values.dtype)
+            mine = np.zeros(len(self), np.asarray(values).dtype if operators.kind_of(values) in "biu" else np.bool_)
         if operators.kind_of(values) not in "biu" and not there.any():
             values = np.zeros((), mine.dtype)
         return Nullable.trusted(*operators.combine(symbol, mine, self._valid, values, there))

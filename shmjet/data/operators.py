@@ -284,6 +284,11 @@ def compare(symbol: str, one: Any, two: Any, valid: Mask) -> Mask:
         return found
     if first in "mM":
         one, two = _in_one_unit(_under(one, valid), _under(two, valid), symbol)
+    elif first + second in ("bi", "ib"):  # numpy compares integers with ints of any size, and bools not
+        one, two = (
+            each.view(np.int8) if each_kind == "b" and isinstance(each, np.ndarray) else each
+            for each, each_kind in ((one, first), (two, second))
+        )
     try:
         with np.errstate(all="ignore"):
             found = np.asarray(apply(one, two))

@@ -48,7 +48,8 @@ class SourceDef(Generic[T_co]):
     A source of batches that can leave out columns and rows has `column_names` (None: not known before the job),
     `takes(condition)`, whether it can leave out the rows for which an expression is not true, and
     `narrowed(columns, conditions)`, which returns such a source that reads no more than that; see the planner's
-    `pushdown`.
+    `pushdown`. One whose items do not tell the columns where there are no rows may have `telling_columns()`, which
+    returns such a source that begins or ends with a batch without rows then.
 
     Example:
         >>> SourceDef("numbers", supplier=None, parallelism=1).partitions is None

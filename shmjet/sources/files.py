@@ -154,6 +154,14 @@ class CsvSource(SourceDef[Any]):
         object.__setattr__(found, "parallelism", self.parallelism)
         return found
 
+    def telling_columns(self) -> CsvSource:
+        """Return a source that tells the columns also where the files have no records."""
+        csv: Any = replace(self._reading.batches, tells_columns=True)  # type: ignore[type-var]
+        found = CsvSource(self.name, self._paths, replace(self._reading, batches=csv))
+        for name in ("notes", "parallelism"):
+            object.__setattr__(found, name, getattr(self, name))
+        return found
+
     def __reduce__(self) -> Any:
         return CsvSource, (self.name, self._paths, self._reading)
 

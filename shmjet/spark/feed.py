@@ -126,6 +126,13 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
         notes += [f"Spark gives only rows where {condition!r}" for condition in conditions]
         return self.made(df, notes)
 
+    def telling_columns(self) -> SparkSource:
+        """Return a source whose processors tell the columns also where there are no rows."""
+        found = self.made(self.frame, self.notes) if self.frame is not None else self
+        if found is not self:
+            object.__setattr__(found, "heads", True)
+        return found
+
     def made(self, df: Any, notes: Sequence[str]) -> SparkSource:
         """Return a source of another DataFrame, which is made of this one's.
 
@@ -134,7 +141,7 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
             notes: what `explain` says of it.
         """
         origin = self._origin.of(df)
-        found = SparkSource(self.name, origin.fields, is_columnar(origin.fields), self.memory, origin, heads=True)
+        found = SparkSource(self.name, origin.fields, is_columnar(origin.fields), self.memory, origin, heads=self.heads)
         object.__setattr__(found, "notes", tuple(notes))
         object.__setattr__(found, "parallelism", self.parallelism)
         return found

@@ -248,6 +248,13 @@ def test_types_promote_as_in_numpy_2() -> None:
     assert (DELAYS < 2**70).to_list() == [True, None, True]
 
 
+def test_bools_compare_with_integers_of_any_size() -> None:
+    bools = Nullable([True, False, None])
+    assert (bools < 2**63).to_list() == (-(2**80) < bools).to_list() == [True, True, None]
+    assert (bools == 2**63).to_list() == [False, False, None]
+    assert (bools == 1).to_list() == [True, False, None]
+
+
 def test_division_gives_floats_and_by_zero_no_integer() -> None:
     zero = Nullable([1, -1, 0, None])
     assert (zero / 0).to_list()[:2] == [float("inf"), float("-inf")]
@@ -478,6 +485,7 @@ def test_a_column_of_nulls_alone_goes_together_with_every_kind() -> None:
         assert (nulls - days[0]).to_list() == (nulls + 1).to_list() == (1 * nulls).to_list() == [None, None]
         assert (nulls & np.array([True, False])).to_list() == [None, False]
         assert (np.array([True, False]) | nulls).to_list() == [True, None]
+        assert (nulls & 3).to_list() == (1 ^ nulls).to_list() == [None, None]
         assert (~nulls if nulls.dtype != days.dtype else ~(nulls == 1)).to_list() == [None, None]
         assert nulls.astype("M8[D]").to_list() == nulls.astype("i2").to_list() == [None, None]
     assert Nullable([None, None]).fill_null("?").tolist() == ["?", "?"]

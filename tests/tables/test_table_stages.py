@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, namedtuple
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -179,3 +180,25 @@ def test_a_result_without_rows_reaches_the_client_with_its_columns() -> None:
         (batch,) = results
         assert batch.num_rows == 0
         assert {name: str(kind) for name, kind in batch.schema.items()} == {"k": "int64", "v": "float64", "n": "int64"}
+
+
+def test_a_file_with_a_header_only_tells_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "nothing.csv").write_text("k,word\n")
+    (tmp_path / "some.csv").write_text("k,size\n1,2\n")
+
+    def stages(p: Pipeline, schema: Any) -> BatchStage[Any]:
+        nothing = p.read_from(sources.csv(tmp_path / "nothing.csv", schema, as_=Batch))
+        lengths = nothing.with_columns(length=column("word").str.len_chars()).filter(column("k") > 0)
+        sums = lengths.group_by("k", "word").agg(total=sum_("length"), keys=sum_("k"))
+        return p.read_from(sources.csv(tmp_path / "some.csv", as_=Batch)).join(sums, "k", how="left")
+
+    with shmjet.new_instance(JetConfig(cores=2)) as jet:
+        for schema, kinds in (({"k": "int64", "word": "text"}, ("text", "int64")), (None, ("float64", "float64"))):
+            results, p = sinks.collect(), Pipeline()
+            stages(p, schema).write_to(results)
+            jet.new_job(p).run(60)
+            (batch,) = results
+            assert batch.to_dict() == {"k": [1], "size": [2], "word": [None], "total": [None], "keys": [None]}
+            word, keys = kinds
+            expected = {"k": "int64", "size": "int64", "word": word, "total": "int64", "keys": keys}
+            assert {name: str(kind) for name, kind in batch.schema.items()} == expected

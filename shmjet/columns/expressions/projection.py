@@ -21,6 +21,7 @@ from shmjet.data.batch import Batch
 from shmjet.data.column import Values
 from shmjet.data.errors import BatchError, no_column
 from shmjet.data.nullable import Nullable
+from shmjet.data.schema_heads import known_columns
 from shmjet.data.text import Mask
 
 BLOCK_ROWS: Final = 16_384
@@ -217,6 +218,8 @@ def _inputs(program: Program, batch: Batch) -> dict[str, Input]:
 def _computed(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> list[tuple[Values, Mask | None]]:
     """Return what each expression of a program gives in a batch."""
     inputs, rows = _inputs(program, batch), batch.num_rows
+    if not rows:
+        return _of_no_rows(program, inputs, batch)
     plain = program.numbers.run(inputs, rows)
     if plain is not None:
         return plain
@@ -235,6 +238,21 @@ def _computed(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> l
         for result, vector in zip(results, vectors, strict=True):
             result.add(vector, start, stop)
     return [result.finished() for result in results]
+
+
+def _of_no_rows(program: Program, inputs: dict[str, Input], batch: Batch) -> list[tuple[Values, Mask | None]]:
+    """Return results without rows. A column of float64 may be of nulls of no type whose rows are gone."""
+    try:
+        vectors = program.run(_block(inputs, 0, 0), 0)
+    except BatchError:
+        known = known_columns(batch)
+        doubtful = {name for name, (values, _, _) in inputs.items() if values.dtype == np.float64} - known
+        if not doubtful:
+            raise
+        for name in doubtful:
+            inputs[name] = inputs[name][0], None, True
+        vectors = program.run(_block(inputs, 0, 0), 0)
+    return [_finished(each, 0) for each in vectors]
 
 
 def _block(inputs: Mapping[str, Input], start: int, stop: int) -> dict[str, Vector]:

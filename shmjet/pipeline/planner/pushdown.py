@@ -15,10 +15,41 @@ from shmjet.core.column_key import ColumnKey
 from shmjet.core.expressions import Call, Expression
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.column_needs import Names, Needs, known_names, needed_names, plain_column
+from shmjet.processors.general.collect import CollectSupplier
+
+_OF_COLUMNS = (
+    *(t.Select, t.With, t.Where, t.GroupColumns, t.JoinColumns, t.SortColumns, t.Top, t.DistinctColumns, t.Union),
+    *(t.ToBatches, t.ToRows),
+)
+"""Stages to which batches without rows say something, and which pass none of them on to functions."""
 
 
 def pushed_down(nodes: Sequence[t.Node]) -> tuple[t.Node, ...]:
     """Return the stages of a pipeline with sources that give less, and without the filters that they do themselves."""
+    return _narrowed_all([_telling_columns(node, nodes) for node in nodes])
+
+
+def _telling_columns(node: t.Node, nodes: Sequence[t.Node]) -> t.Node:
+    """Return a source whose rows go to stages of columns only, so that these know its columns without rows, too."""
+    transform = node.transform
+    if not isinstance(transform, t.Source) or transform.policy is not None or not transform.source.columnar:
+        return node
+    consumers = [each for each in nodes if node.id in each.upstream]
+    if not hasattr(transform.source, "telling_columns") or not all(_is_of_columns(each) for each in consumers):
+        return node
+    return replace(node, transform=replace(transform, source=transform.source.telling_columns()))
+
+
+def _is_of_columns(node: t.Node) -> bool:
+    match node.transform:
+        case t.Sink(sink):
+            return isinstance(sink.supplier, CollectSupplier)
+        case t.Distinct(key_fn):
+            return key_fn is None
+    return isinstance(node.transform, _OF_COLUMNS)
+
+
+def _narrowed_all(nodes: Sequence[t.Node]) -> tuple[t.Node, ...]:
     narrowing = [node for node in nodes if _narrows(node)]
     if not narrowing:
         return tuple(nodes)

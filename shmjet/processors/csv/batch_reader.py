@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from shmjet._native._columns import CSV_START, csv_follow, csv_parse, csv_skip, csv_split
 from shmjet.data.batch import Batch
 from shmjet.data.errors import BatchError
@@ -33,6 +35,8 @@ BOM: Final = b"\xef\xbb\xbf"
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 """How files in UTF-16 begin, and none in UTF-8."""
 
+_UNTYPED: Final = np.zeros(0)
+_NOTHING: Final = np.zeros(0, np.bool_)
 _NEWLINE = b"\n"
 _MORE, _FULL, _ROOM, _BAD = 1, 2, 3, 4
 
@@ -71,6 +75,7 @@ class CsvReader:
         self._layout: Layout | None = None
         self._flow: Iterator[list[Batch]] = iter(())
         self._first_bad = ""
+        self._has_told = False
         self.files = 0
         """Files of which this reader read the beginning."""
         self.bytes = 0
@@ -94,10 +99,14 @@ class CsvReader:
         return next(self._flow, None)
 
     def rest(self) -> list[Batch]:
-        """Return the last batch, once all segments are read."""
-        return self._take() if self._memory.rows else []
+        """Return the last batch, once all segments are read; of files without records perhaps a head."""
+        if self._memory.rows:
+            return self._take()
+        return [self._head()] if self._csv.tells_columns and self.files and not self._has_told else []
 
-    take_rows = rest
+    def take_rows(self) -> list[Batch]:
+        """Return the rows that wait for a full batch."""
+        return self._take() if self._memory.rows else []
 
     @property
     def waiting(self) -> int:
@@ -270,6 +279,7 @@ class CsvReader:
 
     def _take(self) -> list[Batch]:
         rows = self._memory.rows
+        self._has_told = True
         try:
             batch = self._memory.take()
         except BatchError as error:  # of errors="surrogateescape" and the like
@@ -282,6 +292,17 @@ class CsvReader:
         batch = self._narrow(batch)
         head = self._heads.before(batch)
         return [batch] if batch.num_rows else [] if head is None else [head]
+
+    def _head(self) -> Batch:
+        """Return a batch without rows that tells the columns; see `schema_heads`."""
+        self._memory.descriptors(())
+        batch = self._memory.take()
+        known = [name for name in batch.names if name not in self._csv.untyped]
+        columns = {name: column if name in known else _UNTYPED for name, column in batch.parts()[0].items()}
+        if self._csv.path_column is not None:
+            columns[self._csv.path_column] = repeated(self._path, 0)
+        head = Batch.trusted(columns, dict.fromkeys(known, _NOTHING), 0)
+        return head if self._narrow is None else self._narrow(head)
 
     def _look(self, path: str) -> Layout:
         """Return the layout of the file that is open; what it has to have is what was declared, not what is needed."""

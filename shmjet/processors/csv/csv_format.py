@@ -127,6 +127,10 @@ class CsvFormat:
     """The columns which any stage reads; None: all of them. The others are not parsed."""
     conditions: tuple[Any, ...] = ()
     """Expressions of columns; the rows for which one is not true are left out."""
+    tells_columns: bool = False
+    """Of files without records there is a batch without rows, for its columns."""
+    untyped: frozenset[str] = frozenset()
+    """The columns of an inferred schema whose type nothing has shown."""
 
     @property
     def lenient(self) -> bool:

@@ -67,7 +67,7 @@ def _layout(window: FileWindow, path: str, csv: CsvFormat) -> Layout:
     return Layout([f"column_{place}" for place in range(1, len(found[0]) + 1)], start, ())
 
 
-def _with_schema(csv: CsvFormat, layout: Layout, types: list[str], path: str) -> CsvFormat:
+def _with_schema(csv: CsvFormat, layout: Layout, types: list[str | None], path: str) -> CsvFormat:
     for place, name in enumerate(layout.names):
         is_wanted = csv.columns is None or name in csv.columns
         if is_wanted and (not name or name in layout.names[:place]):
@@ -76,15 +76,19 @@ def _with_schema(csv: CsvFormat, layout: Layout, types: list[str], path: str) ->
                 f"{path}, line 1: the header has {what}; without a schema each column that is read needs a name of its "
                 "own; choose others with columns=[...]"
             )
-    schema = {name: type_ for name, type_ in zip(layout.names, types, strict=True) if name}
+    found = {name: type_ for name, type_ in zip(layout.names, types, strict=True) if name}
+    schema = {name: type_ or CANDIDATES[-1] for name, type_ in found.items()}
     for name in csv.columns or ():
         if name not in schema:
             raise BatchError(f"columns names {name!r}, which {path} does not have; it has {list(schema)}")
-    return replace(csv, schema=schema)
+    return replace(csv, schema=schema, untyped=frozenset(name for name, type_ in found.items() if type_ is None))
 
 
-def _types(window: FileWindow, layout: Layout, csv: CsvFormat) -> list[str]:
-    """Return the type of each field: try, and go on to the next type of the field that was refused."""
+def _types(window: FileWindow, layout: Layout, csv: CsvFormat) -> list[str | None]:
+    """Return the type of each field: try, and go on to the next type of the field that was refused.
+
+    It is None where there is no value.
+    """
     size, at_end = window.fill(0)
     places = tuple(map(str, range(len(layout.names))))
     chosen = [0] * len(places)
@@ -106,8 +110,6 @@ def _types(window: FileWindow, layout: Layout, csv: CsvFormat) -> list[str]:
             break
         chosen[field] = len(CANDIDATES) - 1 if reason == TOO_LARGE and chosen[field] == 0 else chosen[field] + 1
     batch = memory.take()
-    for place, name in enumerate(places):
-        mask = batch.validity(name)
-        if not batch.num_rows or (mask is not None and not mask.any()):
-            chosen[place] = len(CANDIDATES) - 1
-    return [CANDIDATES[at] for at in chosen]
+    masks = [batch.validity(name) for name in places]
+    has_values = [batch.num_rows > 0 and (mask is None or bool(mask.any())) for mask in masks]
+    return [CANDIDATES[at] if there else None for at, there in zip(chosen, has_values, strict=True)]

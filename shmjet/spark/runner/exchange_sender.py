@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from shmjet._native import index_of_special, split
@@ -53,7 +54,14 @@ class _Shares:
 
 
 def by_key(
-    chunks: Iterable[list[Any]], key_fn: KeyFn, count: int, targets: int, ordinal: int, source: int
+    chunks: Iterable[list[Any]],
+    key_fn: KeyFn,
+    count: int,
+    targets: int,
+    ordinal: int,
+    source: int,
+    *,
+    tells_schemas: bool = False,
 ) -> Iterator[Targeted]:
     """Deal items by the partitions of their keys.
 
@@ -63,6 +71,7 @@ def by_key(
         count: partitions of the stream.
         targets: tasks that share them.
         ordinal, source: see `blocks.pack`.
+        tells_schemas: every target is told which columns the batches have, by batches without rows.
 
     Raises:
         TypeError: a key has no canonical bytes. BatchError: a batch in which the key is not a column.
@@ -75,11 +84,19 @@ def by_key(
         True
     """
     shares = _Shares(targets, ordinal, source)
+    heads: Any = None
+    if tells_schemas:
+        from shmjet.data.schema_heads import SchemaHeads  # only here, as it needs numpy
+
+        heads = SchemaHeads()
     table = array("H", [partition % targets for partition in range(count)])
     for items in chunks:
         for run in _runs(items):
             if isinstance(run[0], Columnar):
                 dealt: Iterable[tuple[int, list[Any]]] = _rows_by_key(run[0], key_fn, count, targets)
+                head = None if heads is None else heads.before(run[0])
+                if head is not None:
+                    dealt = chain(((target, [head]) for target in range(targets)), dealt)
             else:
                 keys = run if key_fn is None else list(map(key_fn, run))
                 found = split(run, keys, count, table, targets, canonical_bytes)

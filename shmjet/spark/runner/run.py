@@ -212,7 +212,8 @@ class _Run:
             case How.TO_ONE:
                 return shuffled(flow, Split(self._code, step.name, "one", 1, each.ordinal), 1)
             case How.BY_KEY:
-                split = Split(self._code, step.name, "key", tasks, each.ordinal, each.count, each.key)
+                tells = getattr(step.supplier, "takes_schemas", False) is True
+                split = Split(self._code, step.name, "key", tasks, each.ordinal, each.count, each.key, (), tells)
                 return shuffled(flow, split, tasks)
         raise AssertionError(f"{step.name}: no blocks for {each.how}")
 

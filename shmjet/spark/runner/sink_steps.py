@@ -15,6 +15,7 @@ from shmjet.core.processor import ProcessorSupplier, make_processors
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.processors.files.record_sink import RecordFiles
 from shmjet.processors.general.collect import CollectSupplier
+from shmjet.processors.general.collect_sink import EmptyBatches
 from shmjet.spark.back.files import file_name
 from shmjet.spark.back.sinks import OpenedSink
 from shmjet.spark.runner.blocks import unpack
@@ -206,7 +207,10 @@ class _Results:
         self._blocks = blocks
 
     def __call__(self) -> Iterator[Any]:
-        return (item for block in self._blocks for item in unpack(block))
+        empty = EmptyBatches()
+        for block in self._blocks:
+            yield from empty.taken_from(unpack(block))
+        yield from empty.rest()
 
 
 class CheckSinking(_Gathered):

@@ -11,6 +11,7 @@ from typing import Any
 
 from shmjet.core.context import MetaSupplierContext, ProcessorContext
 from shmjet.core.processor import ProcessorMetaSupplier, ProcessorSupplier
+from shmjet.spark.mapping import head_of
 from shmjet.spark.runner.ends import Place, supply_of
 from shmjet.spark.runner.processor_host import hosted
 from shmjet.spark.runner.rdd_blocks import lists_by, numbered, parallelized
@@ -61,7 +62,11 @@ def flow_of_source(step: Step, code: Code, spark: Any, jet: Any, tasks: int) -> 
         case Place.INSTANCE:
             return _parallelized(context, _read_here(step, jet), tasks)
         case Place.SPARK:
-            return flow_of_frames(step.name, step.definition)
+            source: Any = step.definition
+            flow = flow_of_frames(step.name, source)
+            if source.heads and not flow.getNumPartitions():  # Spark knows that there are no rows
+                return _parallelized(context, [head_of(source.fields)], 1)
+            return flow
     return lists_by(numbered(context, tasks), Host(code, step.name, tasks))
 
 

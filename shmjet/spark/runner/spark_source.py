@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from shmjet.spark.mapping import Contents
+from shmjet.spark.mapping import Contents, head_of
 from shmjet.spark.runner.failures import guarded
 from shmjet.spark.runner.rdd_blocks import lists_by
 from shmjet.spark.schema import Field
@@ -25,12 +25,14 @@ class ReadFrames:
         fields: of the columns.
         content: of frames of bytes; None: `chunks` makes frames of elements.
         chunks: see `shmjet.spark.rows`.
+        heads: begin with a batch without rows, which tells the columns.
     """
 
     vertex: str
     fields: tuple[Field, ...]
     content: Any
     chunks: Any
+    heads: bool = False
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[list[Any]]:
         """Return lists of one batch, or of many items."""
@@ -38,6 +40,8 @@ class ReadFrames:
 
     def _run(self, index: int, elements: Iterable[Any]) -> Iterator[list[Any]]:
         contents = Contents(self.fields)
+        if self.heads:
+            yield [head_of(self.fields)]
         if self.chunks is None:
             for length, stream in elements:
                 memory = bytearray(length)
@@ -52,7 +56,7 @@ class ReadFrames:
 def flow_of_frames(vertex: str, source: Any) -> Any:
     """Return the RDD of the lists of a `SparkSource`."""
     prepared = source.prepare()
-    flow = lists_by(prepared.rdd, ReadFrames(vertex, source.fields, prepared.content, prepared.chunks))
+    flow = lists_by(prepared.rdd, ReadFrames(vertex, source.fields, prepared.content, prepared.chunks, source.heads))
     if prepared.content is None:
         from shmjet.spark.strict import StrictSerializer
 

@@ -115,6 +115,7 @@ class Split:
         count: partitions by key.
         key: name of the function of keys, or of what is compared.
         bounds: of ranges.
+        tells_schemas: by key, the vertex wants to know the columns of all batches.
     """
 
     code: Code
@@ -125,6 +126,7 @@ class Split:
     count: int = 0
     key: str | None = None
     bounds: tuple[Any, ...] = ()
+    tells_schemas: bool = False
 
     def __call__(self, index: int, flow: Lists) -> Iterator[bytes]:
         """Return target, block, target, block, ..."""
@@ -139,7 +141,9 @@ class Split:
         match self.way:
             case "key":
                 key_fn = function_of(self.code, self.key)
-                return exchange_sender.by_key(flow, key_fn, self.count, self.targets, self.ordinal, index)
+                return exchange_sender.by_key(
+                    *(flow, key_fn, self.count, self.targets, self.ordinal, index), tells_schemas=self.tells_schemas
+                )
             case "deal":
                 return exchange_sender.evenly(flow, self.targets, self.ordinal, index)
             case "one":
