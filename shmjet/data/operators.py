@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from shmjet.data import typed_operators
 from shmjet.data.errors import BatchError
-from shmjet.data.text import Mask, Text
+from shmjet.data.text import Mask, Text, added
 from shmjet.data.typed_column import TypedColumn
 
 Array = npt.NDArray[Any]
@@ -71,11 +71,11 @@ def type_name(operand: Any) -> str:
 
 
 def calculate(symbol: str, one: Any, two: Any, valid: Mask) -> tuple[Values, Mask]:
-    """Return what an arithmetic operator gives, and where that is a value.
+    """Return what an arithmetic operator gives, and where that is a value. `+` puts text together.
 
     Args:
         symbol: `+ - * / // % **`.
-        one, two: operands, at least one of them an array.
+        one, two: operands, at least one of them a column.
         valid: the rows that count.
 
     Returns:
@@ -87,6 +87,8 @@ def calculate(symbol: str, one: Any, two: Any, valid: Mask) -> tuple[Values, Mas
     if typed_operators.is_typed(one) or typed_operators.is_typed(two):
         return typed_operators.calculate(symbol, one, two, valid, calculate)
     kinds = kind_of(one) + kind_of(two)
+    if symbol == "+" and kinds in ("UU", "SS"):
+        return added(one, two, len(valid)), valid
     if not set(kinds) <= set("biufcmM") or (kinds == "bb" and symbol in "+-"):
         raise _unfit(symbol, one, two)
     if "m" in kinds or "M" in kinds:

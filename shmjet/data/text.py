@@ -232,6 +232,22 @@ class Text:
     def __ge__(self, other: str | bytes | Text) -> Mask:
         return self._ordered(operator.ge, other)
 
+    def __add__(self, other: str | bytes | Text) -> Text:
+        return self._added(self, other, other)
+
+    def __radd__(self, other: str | bytes) -> Text:
+        return self._added(other, self, other)
+
+    def _added(self, one: Any, two: Any, other: Any) -> Text:
+        """Put text together, row by row."""
+        if not isinstance(other, Text | str | bytes):
+            return NotImplemented  # type: ignore[no-any-return]
+        if self.is_bytes != (other.is_bytes if isinstance(other, Text) else isinstance(other, bytes)):
+            raise BatchError("text and bytes cannot be put together; encode or decode one of them")
+        if isinstance(other, Text) and len(self) != len(other):
+            raise BatchError(f"columns of {len(self)} and {len(other)} rows cannot be put together")
+        return added(one, two, len(self))
+
     def _ordered(self, compare: Callable[[bytes, bytes], bool], other: Any) -> Mask:
         """Compare by the bytes of UTF-8, whose order is that of code points."""
         if isinstance(other, Text):
@@ -313,3 +329,26 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def added(one: Any, two: Any, rows: int) -> Text:
+    """Return each value of one operand with that of the other behind it.
+
+    Args:
+        one, two: both text, or both bytes: a `Text`, an array, or a single value.
+        rows: how many.
+
+    Example:
+        >>> added(Text.of(["a", "b"]), "-", 2).tolist()
+        ['a-', 'b-']
+    """
+    texts = [each if isinstance(each, Text) else Text.of(np.atleast_1d(each).tolist()) for each in (one, two)]
+    order = np.empty(2 * rows, np.int64)
+    order[::2] = _places(one, rows)
+    order[1::2] = _places(two, rows) + len(texts[0])
+    pieces = Text.concat(texts).take(order)
+    return Text.trusted(np.ascontiguousarray(pieces.offsets[::2]), pieces.data, pieces.is_bytes)
+
+
+def _places(operand: Any, rows: int) -> npt.NDArray[np.int64]:
+    return np.arange(rows) if isinstance(operand, Text | np.ndarray) else np.zeros(rows, np.int64)

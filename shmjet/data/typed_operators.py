@@ -166,6 +166,9 @@ def calculate(symbol: str, one: Any, two: Any, valid: Mask, plain: Calculate) ->
         return _calculate_decimals(symbol, one, two, valid, plain)
     if _has(ZonedType, datetime.datetime, one, two) and symbol in ("+", "-"):
         return _calculate_instants(symbol, one, two, valid, plain)
+    if _has(CategoryType, CategoryType, one, two) and symbol == "+":
+        first, second = _texts(symbol, one, two)
+        return plain(symbol, first, second, valid)
     raise _unfit(symbol, one, two)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 from shmjet.columns.aggregates import Aggregate
 from shmjet.core.column_key import ColumnKey, checked_names
-from shmjet.core.expressions import Condition, Expression, as_expression
+from shmjet.core.expressions import Condition, DateFunctions, Expression, TextFunctions, as_expression
 from shmjet.data.errors import BatchError
 from shmjet.pipeline import transforms as t
 
@@ -123,6 +123,9 @@ def _advice(given: Any) -> str:
         return "; aggregates go into group_by(...).agg(name=...)"
     if isinstance(given, Condition):
         return "; it needs its value: when(...).then(...)"
+    function = getattr(given, "__name__", "")
+    if isinstance(getattr(given, "__self__", None), DateFunctions | TextFunctions):
+        return f"; it lacks its parentheses: {function}()"
     if callable(given):
         return "; functions go into map() (of rows) or map_batches()"
     if hasattr(given, "__len__"):

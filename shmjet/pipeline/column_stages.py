@@ -39,10 +39,11 @@ class ColumnStage(Stage):
         """
         return self._then("select", t.Select(checked_outputs("select", columns, named)))
 
-    def with_columns(self, /, **named: Any) -> GeneralStage[Any]:
+    def with_columns(self, /, *unnamed: Any, **named: Any) -> GeneralStage[Any]:
         """Add columns to batches, or put them in place of those of the same name.
 
         Args:
+            unnamed: none; results need names.
             named: as for `select`. All of them are computed of the columns that come in.
 
         Raises:
@@ -51,6 +52,8 @@ class ColumnStage(Stage):
         Example:
             >>> orders.with_columns(total=column("price") * column("count"))        # doctest: +SKIP
         """
+        if unnamed:
+            raise TypeError(f"with_columns: results need names, with_columns(name=expression), got {unnamed[0]!r:.80}")
         return self._then("with_columns", t.With(checked_outputs("with_columns", (), named)))
 
     def union(self, *others: Any) -> GeneralStage[Any]:

@@ -251,6 +251,8 @@ class Translator:
     def _computed(self, call: Call) -> Typed:
         left, right = (self._of(each) for each in call.of)
         one, two, kind = self._together(left, right)
+        if kind == "text" and call.function == "+":
+            return Typed(self._f.concat(one, two), kind)
         if kind in INTEGERS:
             self._raises("integers may overflow")
         elif kind not in FLOATS:

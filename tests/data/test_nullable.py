@@ -250,7 +250,7 @@ def test_types_promote_as_in_numpy_2() -> None:
 
 def test_bools_compare_with_integers_of_any_size() -> None:
     bools = Nullable([True, False, None])
-    assert (bools < 2**63).to_list() == (-(2**80) < bools).to_list() == [True, True, None]
+    assert (bools < 2**63).to_list() == (bools > -(2**80)).to_list() == [True, True, None]
     assert (bools == 2**63).to_list() == [False, False, None]
     assert (bools == 1).to_list() == [True, False, None]
 

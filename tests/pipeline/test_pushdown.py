@@ -138,3 +138,4 @@ def test_a_column_that_is_not_there_is_named(table: str, run: Callable[..., list
         with pytest.raises(JobFailedError, match="nowhere") as failed:
             run(p, stage.filter(column("nowhere") > 1).select("id"))
         assert isinstance(failed.value.cause, BatchError)
+        assert "there are ['id', 'name', 'price', 'qty']" in str(failed.value.cause)

@@ -136,6 +136,7 @@ FIXED = [
     column("s").str.len_chars(),
     column("s").str.slice(1, 2),
     column("s").str.slice(0),
+    "<" + column("s") + column("t"),
     *(getattr(column("day").dt, part)() for part in ("year", "quarter", "month", "week")),
     *(getattr(column("day").dt, part)() for part in ("day", "weekday", "ordinal_day")),
     *(getattr(column("at").dt, part)() for part in ("year", "month", "hour", "minute", "second", "weekday")),

@@ -230,6 +230,10 @@ ADVICE: dict[str, tuple[Build, str]] = {
     "a function of text": (lambda s: s.filter(column("who").contains("a")), "it is .str.contains"),
     "another name of it": (lambda s: s.filter(column("who").str.startswith("a")), "did you mean 'starts_with'"),
     "a name for a result": (lambda s: s.select(column("id").alias("x")), "name=expression"),
+    "a result of with_columns without a name": (lambda s: s.with_columns(column("id") + 1), "with_columns.name=expr"),
+    "a function of dates without parentheses": (lambda s: s.select(x=column("id").dt.year), r"parentheses: year\(\)"),
+    "a type of polars": (lambda s: s.select(x=column("id").cast("Int32")), "did you mean 'int32'"),
+    "a range": (lambda s: s.filter(column("id").is_between(1, 2)), "low <= x"),
     "a table to join": (lambda s: s.join(PEOPLE, on="who"), r"read_from\(sources.frames\(table\)\)"),
     "a branch of another type": (
         lambda s: s.select(x=when(column("id") > 1).then("a").otherwise(1)),

@@ -40,6 +40,9 @@ _AGGREGATES: Final = (
 )
 
 
+_NUMBER_WORDS: Final = frozenset(f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64))
+
+
 class Expression:
     """What is computed of each row of a batch: a column, a literal, or a function of other expressions.
 
@@ -217,6 +220,9 @@ class Expression:
         def __getattr__(self, name: builtins.str) -> Any:
             advice = {each.rstrip("_"): f"{each}() of shmjet.columns goes into .agg(...)" for each in _AGGREGATES}
             advice |= dict.fromkeys(("alias", "name", "label"), "names are arguments: select(name=expression)")
+            advice |= dict.fromkeys(("is_between", "between"), "(low <= x) & (x <= high) does that")
+            advice |= dict.fromkeys(("fillna", "fill_na", "coalesce"), "fill_null() does that")
+            advice |= {"over": "group_by(*names).agg(...) gives a row for each key, which join() brings to the rows"}
             for functions, words in ((TextFunctions, "str"), (DateFunctions, "dt")):
                 advice |= {each: f"it is .{words}.{each}" for each in dir(functions) if not each.startswith("_")}
             raise unknown_attribute("an expression", name, type(self), advice)
@@ -252,7 +258,20 @@ class Expression:
                 text, such as "decimal(15, 2)".
 
         A value that does not fit is a `BatchError` when it comes. Fractions are cut off.
+
+        Raises:
+            BatchError: it is not a type.
         """
+        from shmjet.data.column_types import kind_of  # only here, as it needs numpy
+
+        try:
+            kind_of("cast", type)
+        except BatchError:
+            small = builtins.str(type).lower()
+            hint = f"; did you mean {small!r}?" if small in _NUMBER_WORDS else ""
+            raise BatchError(
+                f"cast() takes a type of columns, such as int, 'float32' or str, got {type!r:.80}{hint}"
+            ) from None
         return self._call("cast", type=type)
 
     def is_in(self, values: Iterable[Any]) -> Expression:

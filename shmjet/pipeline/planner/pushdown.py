@@ -155,7 +155,7 @@ def _narrowed(node: t.Node, conditions: Sequence[Expression], known: Names, need
     columns = None
     if needs is not None and known is not None:
         columns = tuple(name for name in known if name in needs)
-        if len(columns) == len(known):
+        if len(columns) == len(known) or not needs.issubset(known):  # for an error that names what is there
             columns = None
     elif needs is not None:
         columns = tuple(sorted(needs))

@@ -17,7 +17,7 @@ import numpy as np
 
 from shmjet._native._columns import CSV_START, csv_follow, csv_parse, csv_skip, csv_split
 from shmjet.data.batch import Batch
-from shmjet.data.errors import BatchError
+from shmjet.data.errors import BatchError, no_column
 from shmjet.data.schema_heads import SchemaHeads
 from shmjet.processors.columns.column_memory import ColumnsMemory, repeated
 from shmjet.processors.csv.csv_format import CsvFormat
@@ -307,6 +307,10 @@ class CsvReader:
     def _look(self, path: str) -> Layout:
         """Return the layout of the file that is open; what it has to have is what was declared, not what is needed."""
         layout = read_layout(self._window, path, self._csv, self._declared)
+        of_conditions = (name for condition in self._csv.conditions for name in condition.names)
+        for name in (*(self._csv.needed or ()), *of_conditions):
+            if name not in self._declared and name != self._csv.path_column:
+                raise no_column(name, self._declared)
         return Layout(layout.names, layout.start, tuple(self._types))
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shmjet import Batch, Text, column, when
+from shmjet import Batch, BatchError, Nullable, Text, column, when
 from shmjet.columns.expressions import evaluate
 from shmjet.data.column_types import CategoryType, ZonedType
 from shmjet.data.typed_column import TypedColumn
@@ -92,6 +92,33 @@ def test_functions_of_text_take_categories() -> None:
     batch = Batch({"s": TypedColumn(CategoryType(), Text.of(["Rome", "", "Oslo"]))}, {"s": [True, False, True]})
     assert evaluate(column("s").str.upper(), batch).to_list() == ["ROME", None, "OSLO"]
     assert evaluate(column("s").str.contains("o$"), batch).to_list() == [False, None, True]
+
+
+def test_plus_puts_text_together() -> None:
+    given = {
+        "s": ["x", None, "é", ""],
+        "t": ["1", "2", None, "日"],
+        "c": ["p", "q", None, "r"],
+        "b": [b"a", b"", None, b"c"],
+    }
+    batch, s, t, c = Batch(given, schema={"c": "category"}), column("s"), column("t"), column("c")
+    found: Any = evaluate("<" + s + t + ">", batch)
+    assert found.to_list() == ["<x1>", None, None, "<日>"]
+    assert evaluate(c + s, batch).to_list() == ["px", None, None, "r"]
+    assert evaluate("-" + c, batch).to_list() == ["-p", "-q", None, "-r"]
+    assert evaluate(column("b") + b"z", batch).to_list() == [b"az", b"z", None, b"cz"]
+    assert evaluate(s + t, batch[:0]).tolist() == []
+    assert evaluate(s + None, batch).to_list() == [None] * 4
+    assert evaluate(s + t, Batch({"s": ["ab"] * 40_000, "t": ["c"] * 40_000}))[39_999] == "abc"
+    assert (batch["s"] + batch["t"] + "!").to_list() == ["x1!", None, None, "日!"]
+    assert ("-" + Text.of(["a", "b"])[1:] + Text.of(["c"])).tolist() == ["-bc"]
+    assert (Text.of(["a", "b"]) + Nullable([None, "c"])).to_list() == [None, "bc"]
+    for wrong in (s + 1, s + column("b"), s - t, t * 2):
+        with pytest.raises(BatchError, match="does not work on"):
+            evaluate(wrong, batch)
+    for other in (b"c", Text.of(["a", "b"])):
+        with pytest.raises(BatchError, match="put together"):
+            Text.of(["a"]) + other
 
 
 def test_decimals_are_filled_and_chosen() -> None:
