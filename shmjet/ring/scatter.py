@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 _WINDOW: Final = 1 << 16
 """Rows of a batch that are assigned to consumers at a time: it bounds that memory, which then stays in the cache."""
 
+_LEAST_ROWS: Final = 8192
+_MOST_ROWS: Final = 32_768
+_SHARED_ROWS: Final = 131_072
+"""Rows of a full builder lie between the first two: few consumers share the third, because each batch costs the same
+on its way whatever it holds."""
+
 _MOST_BYTES: Final = 1 << 20
 """A builder's size, unless one row is larger."""
 
@@ -107,7 +113,7 @@ class BatchScatter:
         table: partition → consumer.
         consumers: how many there are, at most 65,536.
         keys: the columns of the key; several make a composite key, the tuple of their values.
-        rows: of a full builder.
+        rows: of a full builder; None: 8,192, and up to 32,768 where the consumers are few.
 
     Raises:
         BatchError: the table is empty or names a consumer that does not exist, there is no key, `rows` is below 1.
@@ -121,7 +127,11 @@ class BatchScatter:
         [(1, 10), (1, 40), (2, 20), (3, 30)]
     """
 
-    def __init__(self, table: Sequence[int] | Any, consumers: int, keys: tuple[str, ...], rows: int = 8192) -> None:
+    def __init__(
+        self, table: Sequence[int] | Any, consumers: int, keys: tuple[str, ...], rows: int | None = None
+    ) -> None:
+        if rows is None:
+            rows = min(max(_SHARED_ROWS // max(consumers, 1), _LEAST_ROWS), _MOST_ROWS)
         if not 1 <= consumers <= _MOST_CONSUMERS or rows < 1 or not keys:
             raise BatchError(
                 f"rows go to 1 to {_MOST_CONSUMERS} consumers, by at least one key column, in batches of at least one "

@@ -129,6 +129,15 @@ def test_every_width(dtype: str) -> None:
     check([Batch({"key": np.arange(3000) % 100, "v": values})], ("key",), 5, 800)
 
 
+@pytest.mark.parametrize(("consumers", "full"), [(1, 32_768), (2, 32_768), (8, 16_384), (16, 8192), (200, 8192)])
+def test_few_consumers_get_larger_batches(consumers: int, full: int) -> None:
+    scatter = BatchScatter([consumers - 1], consumers, ("key",))
+    batch = Batch({"key": np.arange(40_000), "v": np.arange(40_000) / 2})
+    assert scatter.put(batch, 0) == full
+    assert scatter.full == [consumers - 1]
+    assert scatter.batch_of(consumers - 1).equals(batch[:full])
+
+
 def test_composite_and_text_keys() -> None:
     words = Text.of([f"word {i % 50}" for i in range(2000)])
     batch = Batch({"a": np.arange(2000) % 7, "w": words, "f": np.arange(2000) * 0.5})
