@@ -280,13 +280,8 @@ class FrameGroups(FrameStates):
             into.merge(states if is_open.all() else states.filter(is_open))
             yield None
 
-    @property
-    def is_capturable(self) -> bool:
-        """Whether `captured` works; see `Groups.is_capturable`."""
-        return self._open.is_capturable
-
     def captured(self) -> FrameGroups:
-        """Return the frames of this moment, for `gather` only, whatever is added to these; only if `is_capturable`."""
+        """Return the frames of this moment, for `gather` only, whatever is added to these."""
         made = FrameGroups(self._keys, self._aggregates, self._policy, self._time)
         made._open, made._closed, made._closed_to = self._open.captured(), dict(self._closed), self._closed_to
         return made

@@ -8,7 +8,8 @@ the rows, nor the table of the groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -65,6 +66,12 @@ class RowStore(Protocol):
     def state_parts(self, places: Places, count: int) -> list[StatePart]:
         """Return what is kept of some groups as columns, a row for each group; without groups what tells the kinds."""
 
+    def captured(self) -> RowStore:
+        """Return what is kept at this moment, to be read only, whatever is added to this, after `copy_steps`."""
+
+    def copy_steps(self) -> Iterator[None]:
+        """As `Groups.copy_steps`."""
+
 
 class PairTable(Protocol):
     """A table of distinct keys without aggregates: `Groups`."""
@@ -85,6 +92,12 @@ class PairTable(Protocol):
 
     def results(self, position: int, limit: int) -> tuple[Batch, int]:
         """Return some of the keys."""
+
+    def captured(self) -> PairTable:
+        """As `Groups.captured`."""
+
+    def copy_steps(self) -> Iterator[None]:
+        """As `Groups.copy_steps`."""
 
 
 class KeptRows:
@@ -157,6 +170,16 @@ class KeptRows:
         new[order] = np.arange(len(order), dtype=np.uint32)
         self._chunks = [(new[numbers], batch) for numbers, batch in self._chunks]
         self._starts = None
+
+    def captured(self) -> RowStore:
+        """As `RowStore.captured`: batches never change, so that a list of them is all that is copied."""
+        made = copy.copy(self)
+        made._kinds, made._chunks = self._kinds.copy(), list(self._chunks)
+        return made
+
+    def copy_steps(self) -> Iterator[None]:
+        """As `Groups.copy_steps`: there is nothing to copy."""
+        return iter(())
 
     def _sorted(self, places: Places, count: int) -> tuple[Sizes, Batch]:
         """Return where the rows of each group start, with an end, and all rows sorted by group."""
@@ -295,6 +318,14 @@ class DistinctValues:
         self._pairs.clear()
         self._read = None
         self._add(np.repeat(np.arange(len(order), dtype=np.uint32), sizes), *any_column(rows, self._name))
+
+    def captured(self) -> RowStore:
+        """As `RowStore.captured`."""
+        return DistinctValues(self._name, self._pairs.captured())
+
+    def copy_steps(self) -> Iterator[None]:
+        """As `Groups.copy_steps`."""
+        return self._pairs.copy_steps()
 
     def _rows(self) -> KeptRows:
         """Return the pairs as rows of groups."""

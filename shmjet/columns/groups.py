@@ -509,23 +509,23 @@ class Groups:
         """
         self._order = order
 
-    @property
-    def is_capturable(self) -> bool:
-        """Whether `captured` works: no aggregate keeps rows."""
-        return not self._stores
-
     def captured(self) -> Groups:
-        """Return the groups of this moment, to be read only, whatever is added to these; only if `is_capturable`.
+        """Return the groups of this moment, to be read only, whatever is added to these.
 
         They are read when `copy_steps` has come to its end.
         """
         table = None if self._table is None else self._table.capture()
-        return self._of((self._keys, self._all, self._kept, self._order, self._stores, self._pairs), table)
+        stores = {key: (result, store.captured()) for key, (result, store) in self._stores.items()}
+        made = self._of((self._keys, self._all, self._kept, self._order, stores, self._pairs), table)
+        made._stores = stores
+        return made
 
     def copy_steps(self) -> Iterator[None]:
         """Copy captured groups; each item drawn is a step of some 50 microseconds."""
         while self._table is not None and self._table.copy_on(_COPIED_AT_ONCE):
             yield None
+        for _, store in self._stores.values():
+            yield from store.copy_steps()
 
     # -- handing over --------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ method that gives batches gives them in steps of bounded size, however many rows
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -172,14 +173,14 @@ class HashJoin:
     def rows(self) -> Iterator[Batch]:
         """Give batches that make an equal table when they are added to another one. The table must have `keeps_keys`.
 
-        The first has no rows and tells the columns. Rows that can match nothing may be missing.
+        They are those of the moment of the call, whatever is added or met before they are drawn. The first has no rows
+        and tells the columns. Rows that can match nothing may be missing.
         """
         if not self._kinds.kinds:
-            return
-        yield self._kinds.head()
+            return iter(())
         whole = self._is_built
         parts = [self._builder.batch] if whole else [part for part in self._parts if part.num_rows]
-        yield from parts if self._matches is None else self._matches.put_on(parts)
+        return chain((self._kinds.head(),), parts if self._matches is None else self._matches.put_on(parts))
 
     def probe_head(self) -> Batch | None:
         """Return a batch without rows that tells what the probe side has been, for `add_probe_head` of another join."""

@@ -59,12 +59,17 @@ class BuildMatches:
         return batch.select(*(name for name in batch.names if name != MARKS)), np.asarray(marks, np.bool_)
 
     def put_on(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Give the batches that were added, or what they became, with their marks."""
-        marks, at = self.marks, 0
+        """Give the batches that were added, or what they became, with the marks of the moment of the call."""
+        marks = self.marks.copy()
+        marks.flags.writeable = False
+        return self._marked(batches, marks)
+
+    @staticmethod
+    def _marked(batches: Iterable[Batch], marks: Mask) -> Iterator[Batch]:
+        at = 0
         for batch in batches:
             columns, masks = batch.parts()
-            own = marks[at : at + batch.num_rows].copy()
-            own.flags.writeable = False
+            own = marks[at : at + batch.num_rows]
             yield Batch.trusted({**columns, MARKS: own}, dict(masks), batch.num_rows)
             at += batch.num_rows
 

@@ -31,7 +31,9 @@ START: Final = "\0start"
 END: Final = "\0end"
 """The first keys of all sessions in one table that outlives this one."""
 
-_GATHERED: Final = 1 << 16
+_GATHERED: Final = 1024
+"""Sessions that `gather` moves in a step."""
+
 _SPARSE: Final = 4
 
 
@@ -199,27 +201,20 @@ class SessionGroups:
     # -- all of them ---------------------------------------------------------------------------------------------------
 
     def empty_table(self) -> TypedGroups:
-        """Return a table for what `gathered` gives."""
+        """Return a table for `gather`."""
         return TypedGroups((START, END, *self._keys), self._aggregates)
 
-    def gathered(self) -> TypedGroups:
-        """Return all sessions as one table with their starts and ends as first keys."""
-        groups = self.empty_table()
-        head = self._open.head()
-        if head is None:
-            return groups
-        nothing = np.zeros(0, np.int64)
-        groups.merge(_with_keys(head, (SESSION,), {START: nothing, END: nothing}))
-        all_slots = self._index.open_slots()
-        for at in range(0, len(all_slots), _GATHERED):
-            slots = all_slots[at : at + _GATHERED]
-            states = self._open.states_at(self._positions[slots])
-            times = {START: self._index.starts[slots], END: self._index.ends[slots]}
-            groups.merge(_with_keys(states, (SESSION,), times))
-        return groups
+    def gather(self, into: TypedGroups) -> Iterator[None]:
+        """Put all sessions of this moment into an empty table, with their starts and ends as first keys.
+
+        Each item drawn is a step; whatever is added meanwhile is left out.
+        """
+        slots = self._index.open_slots()
+        found = self._positions[slots], self._index.starts[slots], self._index.ends[slots]
+        return _gathered(self._open.captured(), *found, into)
 
     def put_back(self, groups: TypedGroups) -> None:
-        """Take over a table such as `gathered` gives; sessions of a key that overlap become one. There are none yet."""
+        """Take over a table that `gather` has filled; sessions of a key that overlap become one. There are none yet."""
         head = groups.head()
         if head is None:
             return
@@ -235,6 +230,19 @@ class SessionGroups:
         positions = np.empty(self._next_id, np.uint32)
         positions[self._open.key_words(0, 0)] = np.arange(self._next_id, dtype=np.uint32)
         self._positions[slots] = positions[self._ids[slots]]
+
+
+def _gathered(groups: TypedGroups, positions: Positions, starts: Ints, ends: Ints, into: TypedGroups) -> Iterator[None]:
+    yield from groups.copy_steps()
+    head = groups.head()
+    if head is None:
+        return
+    nothing = np.zeros(0, np.int64)
+    into.merge(_with_keys(head, (SESSION,), {START: nothing, END: nothing}))
+    for at in range(0, len(positions), _GATHERED):
+        some = slice(at, at + _GATHERED)
+        into.merge(_with_keys(groups.states_at(positions[some]), (SESSION,), {START: starts[some], END: ends[some]}))
+        yield
 
 
 def _with_keys(states: Batch, gone: Sequence[str], made: Mapping[str, Ints]) -> Batch:

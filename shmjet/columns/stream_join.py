@@ -204,7 +204,7 @@ class StreamJoin:
             side.renumber(places)
 
     def rows(self, side: int) -> Iterator[Batch]:
-        """Give the rows of a side that are kept."""
+        """Give the rows of a side that are kept at the moment of the call."""
         return self._sides[side].batches()
 
     def head(self, side: int) -> Batch | None:

@@ -68,6 +68,12 @@ class StreamKinds:
             self.kinds[name] = kind
             self.known.add(name)
 
+    def copy(self) -> StreamKinds:
+        """Return the kinds of this moment."""
+        made = StreamKinds(self._keys)
+        made.kinds, made.known = dict(self.kinds), set(self.known)
+        return made
+
     def head(self) -> Batch:
         """Return a batch without rows that tells the same as all that were added; a mask says that a kind is known."""
         columns = {name: nulls(kind, 0) for name, kind in self.kinds.items()}

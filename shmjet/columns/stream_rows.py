@@ -118,7 +118,8 @@ class StreamRows:
         while len(runs) > 1 and self._may_join(runs[-2], runs[-1]):
             one, two = runs[-2:]
             del runs[-2:]
-            parts = [part for part in (self._lasting(one), self._lasting(two)) if part[0].num_rows]
+            lasting = _lasting(one, self._limit), _lasting(two, self._limit)
+            parts = [part for part in lasting if part[0].num_rows]
             if parts:
                 batches, *others = zip(*parts, strict=True)
                 whole = Batch.concat([self._kinds.of(batch) for batch in batches])
@@ -129,13 +130,6 @@ class StreamRows:
             return False
         is_small = one.rows.num_rows < LEAST_RUN
         return is_small or max(one.high, two.high) - min(one.low, two.low) <= self._within
-
-    def _lasting(self, run: Run) -> tuple[Batch, Positions, Stamps, Marks]:
-        if run.low >= self._limit:
-            return run.rows, run.numbers, run.stamps, run.matched
-        rows = np.flatnonzero(run.stamps >= self._limit)
-        matched = run.matched[rows] if self.keeps_unmatched else run.matched
-        return take_rows(run.rows, rows), run.numbers[rows], run.stamps[rows], matched
 
     def may_expire(self, limit: int) -> bool:
         """Say whether rows before a time may have had no match."""
@@ -149,7 +143,7 @@ class StreamRows:
             if run.low < limit:
                 rows = np.flatnonzero((run.stamps < limit) & (run.stamps >= self._limit) & ~run.matched)
                 if len(rows):
-                    run.matched[rows] = True  # what is saved from now on has come out
+                    run.matched[rows] = True  # what is captured from now on has come out
                     yield take_rows(run.rows, rows), run.stamps[rows]
 
     def forget(self, limit: int) -> None:
@@ -208,13 +202,21 @@ class StreamRows:
         return first, np.searchsorted(run.places, shifts + end, "right")
 
     def batches(self) -> Iterator[Batch]:
-        """Give all rows that may still match, and others; with `keeps_unmatched` the marks are a column `MATCHED`."""
-        for run in self._runs:
-            rows, _, _, matched = self._lasting(run)
-            found = self._kinds.of(rows)
-            if self.keeps_unmatched:
+        """Give all rows that may still match, and others; those of the moment of the call, whatever comes meanwhile.
+
+        With `keeps_unmatched` the marks are a column `MATCHED`.
+        """
+        runs = [run._replace(matched=run.matched.copy()) for run in self._runs]  # marks change in place
+        return self._lasting_of(runs, self._limit, self._kinds.copy())
+
+    @staticmethod
+    def _lasting_of(runs: list[Run], limit: int, kinds: StreamKinds) -> Iterator[Batch]:
+        for run in runs:
+            rows, _, _, matched = _lasting(run, limit)
+            found = kinds.of(rows)
+            if len(run.matched):
                 columns, masks = found.parts()
-                found = Batch.trusted({**columns, MATCHED: matched.copy()}, masks, rows.num_rows)
+                found = Batch.trusted({**columns, MATCHED: matched}, masks, rows.num_rows)
             yield found
 
     def used(self, count: int) -> npt.NDArray[np.bool_]:
@@ -227,6 +229,15 @@ class StreamRows:
     def renumber(self, places: Positions) -> None:
         """Give each row the number that stands at the place of its own number; their order stays as it is."""
         self._runs = [_run(run.rows, places[run.numbers], run.stamps, run.matched) for run in self._runs]
+
+
+def _lasting(run: Run, limit: int) -> tuple[Batch, Positions, Stamps, Marks]:
+    """Return the rows of a run from a time on, with their keys, times and marks."""
+    if run.low >= limit:
+        return run.rows, run.numbers, run.stamps, run.matched
+    rows = np.flatnonzero(run.stamps >= limit)
+    matched = run.matched[rows] if len(run.matched) else run.matched
+    return take_rows(run.rows, rows), run.numbers[rows], run.stamps[rows], matched
 
 
 def _run(rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks) -> Run:

@@ -212,11 +212,6 @@ class TypedGroups:
         """As `Groups.key_columns`."""
         return self._plan.raised_keys(self._groups.key_columns(position, limit))
 
-    @property
-    def is_capturable(self) -> bool:
-        """As `Groups.is_capturable`."""
-        return self._groups.is_capturable
-
     def captured(self) -> TypedGroups:
         """As `Groups.captured`."""
         made = TypedGroups(self._keys, self._aggregates)

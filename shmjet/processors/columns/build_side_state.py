@@ -62,13 +62,16 @@ class BuildSideState:
         return bool(self._built) and all(self._built)
 
     def entries(self, is_built: bool) -> Iterator[tuple[Any, Any] | None]:
-        """Give all entries, step by step."""
+        """Give all entries of this moment step by step, whatever the join does meanwhile."""
+        return self._entries(is_built, self._join.probe_head(), self._join.rows())
+
+    def _entries(
+        self, is_built: bool, stream: Batch | None, batches: Iterator[Batch]
+    ) -> Iterator[tuple[Any, Any] | None]:
         index = self._context.global_index
         yield BroadcastKey((BUILT, index)), is_built
-        stream = self._join.probe_head()
         if stream is not None:
             yield BroadcastKey((STREAM, index)), stream
-        batches = self._join.rows()
         head = next(batches, None)
         if head is None:
             return

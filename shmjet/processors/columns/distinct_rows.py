@@ -78,18 +78,28 @@ class DistinctRowsProcessor(ExpandingProcessor):
         """Return what tells the columns of results without rows."""
         return self._empty.rest()
 
+    @property
+    def _captures(self) -> bool:  # type: ignore[override]
+        return self._part != "first" and self._table.groups is not None
+
+    def _capture(self) -> bool:
+        groups, keys = self._table.groups, self._table.keys
+        assert groups is not None
+        entries = GroupsState(groups.captured(), keys, self.context).entries(0)
+        named = (None if each is None else (each[0], (keys, each[1])) for each in entries)
+        self._saving = EntrySteps(self.outbox, named)
+        return True
+
     def save_to_snapshot(self) -> bool:
         """Save the keys that have been met, by partition."""
         if self._part == "first":
             self._table.clear()
             return True
         if self._saving is None:
-            groups, keys = self._table.groups, self._table.keys
-            if groups is None:
+            if self._table.groups is None:
                 return True
-            entries = GroupsState(groups, keys, self.context).entries(0)
-            named = (None if each is None else (each[0], (keys, each[1])) for each in entries)
-            self._saving = EntrySteps(self.outbox, named)
+            self._capture()
+        assert self._saving is not None
         if not self._saving.flush():
             return False
         self._saving = None

@@ -55,6 +55,8 @@ class GroupingProcessor(BulkProcessor):
     takes_schemas = True
     """Its results have the dtypes that hold what all processors get."""
 
+    _captures = True
+
     def __init__(self, keys: tuple[str, ...], aggregates: Mapping[str, Aggregate], tells_columns: bool = False) -> None:
         self._tells_columns = tells_columns
         self._keys = keys
@@ -100,23 +102,16 @@ class GroupingProcessor(BulkProcessor):
                 yield empty
         yield from self._drawn(self._table.results)
 
-    @property
-    def _captures(self) -> bool:  # type: ignore[override]
-        return self._table.is_capturable
-
     def _capture(self) -> bool:
-        return self._begin_saving(captures=True)
-
-    def _begin_saving(self, *, captures: bool) -> bool:
         if not self.emission.flush_rest():
             return False
-        state = GroupsState(self._table.captured() if captures else self._table, self._keys, self.context)
+        state = GroupsState(self._table.captured(), self._keys, self.context)
         self._saving = EntrySteps(self.outbox, state.entries(self._position))
         return True
 
     def save_to_snapshot(self) -> bool:
         """Save the groups whose results have not been emitted, by partition."""
-        if self._saving is None and not self._begin_saving(captures=False):
+        if self._saving is None and not self._capture():
             return False
         assert self._saving is not None
         if not self._saving.flush():
@@ -210,7 +205,7 @@ class GroupByProcessor(GroupingProcessor):
 
     @property
     def _captures(self) -> bool:  # type: ignore[override]
-        return self._finishes and super()._captures
+        return self._finishes
 
     def _capture(self) -> bool:
         self._add_gathered()
@@ -219,8 +214,6 @@ class GroupByProcessor(GroupingProcessor):
     def save_to_snapshot(self) -> bool:
         """Save the groups; a first stage emits its states instead and begins anew, so it has nothing to save."""
         if self._finishes:
-            if self._saving is None:
-                self._add_gathered()
             return super().save_to_snapshot()
         if not self._finishing and not self._flushing:
             self.emission.start(self.results())

@@ -49,6 +49,8 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
     movable = False
     """The table lies in memory that only its process knows."""
 
+    _captures = True
+
     takes_schemas = True
     """A left join has the columns of edge 1 also where none of its rows come."""
 
@@ -136,12 +138,17 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
         if self._tells_columns:
             yield from self._empty.rest()
 
+    def _capture(self) -> bool:
+        if not self.emission.flush_rest():
+            return False
+        self._saving = EntrySteps(self.outbox, self._state().entries(self._is_built))
+        return True
+
     def save_to_snapshot(self) -> bool:
         """Save the build side. The stream leaves nothing behind: its batches are joined before the barrier."""
-        if self._saving is None:
-            if not self.emission.flush_rest():
-                return False
-            self._saving = EntrySteps(self.outbox, self._state().entries(self._is_built))
+        if self._saving is None and not self._capture():
+            return False
+        assert self._saving is not None
         if not self._saving.flush():
             return False
         self._saving = None

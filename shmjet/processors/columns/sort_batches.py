@@ -42,6 +42,7 @@ class SortBatchesProcessor(BulkProcessor):
     """
 
     state_kind = "sort_batches"
+    _captures = True
 
     def __init__(
         self,
@@ -108,12 +109,18 @@ class SortBatchesProcessor(BulkProcessor):
         self._merge = SortedMerge([self._kinds.of(run) for run in runs], self._order, self._rows)
         return (batch for batch in self._merge if batch.num_rows)
 
+    def _capture(self) -> bool:
+        if not self.emission.flush_rest():
+            return False
+        left = list(self._left())  # no row is copied: batches never change, nor does what has been written to the file
+        self._saving = EntrySteps(self.outbox, PlacedBatches(self.context).entries(left))
+        return True
+
     def save_to_snapshot(self) -> bool:
         """Save the rows that have not been emitted, run by run; equal rows keep their order."""
-        if self._saving is None:
-            if not self.emission.flush_rest():
-                return False
-            self._saving = EntrySteps(self.outbox, PlacedBatches(self.context).entries(self._left()))
+        if self._saving is None and not self._capture():
+            return False
+        assert self._saving is not None
         if not self._saving.flush():
             return False
         self._saving = None

@@ -105,6 +105,7 @@ class CombineWordsProcessor(BulkProcessor):
     state_kind = "word totals"
 
     movable = False  # its tables are native memory
+    _captures = True
 
     def __init__(self, batches: bool) -> None:
         self._batches = batches
@@ -112,6 +113,12 @@ class CombineWordsProcessor(BulkProcessor):
     def start(self, context: ProcessorContext) -> None:
         """Begin without tables."""
         self._counters: dict[int, WordCounter] = {}
+        self._captured: dict[int, WordCounter] = {}
+        """The tables of the last barrier, while they are saved; what comes meanwhile goes to new ones."""
+        self._since: dict[int, WordCounter] = {}
+        """What has come meanwhile, as far as it has not been added to the old ones yet."""
+        self._added = 0
+        """How far the first of these has been added."""
         self._position = 0
         self._emit = emitter(self._batches)
         self._saving: EntrySteps | None = None
@@ -144,20 +151,44 @@ class CombineWordsProcessor(BulkProcessor):
             if piece.counts:
                 yield self._emit(piece)
 
-    def save_to_snapshot(self) -> bool:
-        """Save the sums that have not been emitted."""
-        if self._saving is None:
-            if not self.emission.flush_rest():
-                return False
-            self._saving = EntrySteps(self.outbox, self._entries())
-        if not self._saving.flush():
+    def complete(self) -> bool:
+        """Emit the sums when what has been captured is saved."""
+        return (self._finishing or (self._saving is None and not self._since)) and super().complete()
+
+    def _capture(self) -> bool:
+        if not self.emission.flush_rest():
             return False
-        self._saving = None
+        self._saving = EntrySteps(self.outbox, self._entries(list(self._counters.items()), self._position))
+        if not self._finishing:
+            self._captured, self._counters = self._counters, {}
         return True
 
-    def _entries(self) -> Iterator[tuple[Any, Any] | None]:
-        position = self._position
-        for share, counter in self._counters.items():
+    def save_to_snapshot(self) -> bool:
+        """Save the sums that have not been emitted, then bring together what was there and what has come meanwhile."""
+        if self._saving is None and not self._since and not self._capture():
+            return False
+        if self._saving is not None:
+            if not self._saving.flush():
+                return False
+            self._saving = None
+            if not self._finishing:
+                self._since, self._counters, self._captured = self._counters, self._captured, {}
+        return self._add_since()
+
+    def _add_since(self) -> bool:
+        """Add a piece of what has come since the barrier; True when nothing is left."""
+        if self._since:
+            share, counter = next(iter(self._since.items()))
+            piece, following = counter.piece(self._added, ROWS)
+            if piece.counts:
+                self._counter(share).merge(piece.words, piece.counts)
+            self._added = max(following, 0)
+            if following < 0:
+                del self._since[share]
+        return not self._since
+
+    def _entries(self, counters: list[tuple[int, WordCounter]], position: int) -> Iterator[tuple[Any, Any] | None]:
+        for share, counter in counters:
             if share == _BATCHES:
                 yield from self._entries_of_batches(counter, position)
             else:

@@ -24,6 +24,7 @@ from shmjet.processors.time.window_processor import NEVER, EarlyResults, WindowP
 
 if TYPE_CHECKING:
     from shmjet.columns.session_groups import SessionGroups, Sessions
+    from shmjet.columns.typed_groups import TypedGroups
     from shmjet.data.batch import Batch
 
 
@@ -36,6 +37,7 @@ class ColumnSessionsProcessor(WindowProcessor):
     """
 
     state_kind = "column_sessions"
+    _captures = True
     _saving: EntrySteps | None = None
 
     def __init__(self, grouped: GroupedSessions, late_ordinal: int | None = None) -> None:
@@ -90,20 +92,29 @@ class ColumnSessionsProcessor(WindowProcessor):
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
+    def _capture(self) -> bool:
+        if not self.emission.flush():
+            return False
+        groups = self._sessions.empty_table()
+        self._saving = EntrySteps(self.outbox, self._entries(self._watermark, groups, self._sessions.gather(groups)))
+        return True
+
     def save_to_snapshot(self) -> bool:
         """Emit what has been begun, then save the sessions by partition, and the watermark."""
-        if self._saving is None:
-            if not self.emission.flush():
-                return False
-            self._saving = EntrySteps(self.outbox, self._entries())
+        if self._saving is None and not self._capture():
+            return False
+        assert self._saving is not None
         if not self._saving.flush():
             return False
         self._saving = None
         return True
 
-    def _entries(self) -> Iterator[tuple[Any, Any] | None]:
-        yield WATERMARK, self._watermark
-        yield from GroupsState(self._sessions.gathered(), self._grouped.keys, self.context).entries(0)
+    def _entries(
+        self, watermark: int, groups: TypedGroups, gathering: Iterator[None]
+    ) -> Iterator[tuple[Any, Any] | None]:
+        yield WATERMARK, watermark
+        yield from gathering
+        yield from GroupsState(groups, self._grouped.keys, self.context).entries(0)
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
         """Merge pieces, for as long as a call should take."""

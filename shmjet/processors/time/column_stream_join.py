@@ -6,7 +6,7 @@ Must not know how keys are routed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -24,6 +24,7 @@ from shmjet.processors.time.window_processor import NEVER
 if TYPE_CHECKING:
     from shmjet.columns.stream_join import StreamJoin
     from shmjet.columns.stream_join_columns import How, JoinColumns
+    from shmjet.data.batch import Batch
 
 _WATERMARK: Final = BroadcastKey("watermark")
 _END: Final = 1 << 65
@@ -45,6 +46,7 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
 
     state_kind = "column_stream_join"
     takes_schemas = True
+    _captures = True
     _saving: EntrySteps | None = None
 
     def __init__(self, columns: JoinColumns, within: int, how: How = "inner") -> None:
@@ -97,28 +99,35 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
-    def save_to_snapshot(self) -> bool:
-        """Save the rows of both sides by partition, and the watermark."""
+    def _capture(self) -> bool:
         if self.is_sweeping and not self._emitted_drawn():
             return False
-        if self._saving is None:
-            self._saving = EntrySteps(self.outbox, self._entries())
+        sides = [(self._join.head(side), self._join.rows(side)) for side in (0, 1)]
+        self._saving = EntrySteps(self.outbox, self._entries(self._watermark, sides))
+        return True
+
+    def save_to_snapshot(self) -> bool:
+        """Save the rows of both sides by partition, and the watermark."""
+        if self._saving is None and not self._capture():
+            return False
+        assert self._saving is not None
         if not self._saving.flush():
             return False
         self._saving = None
         return True
 
-    def _entries(self) -> Iterator[tuple[Any, Any] | None]:
+    def _entries(
+        self, watermark: int, sides: Sequence[tuple[Batch | None, Iterator[Batch]]]
+    ) -> Iterator[tuple[Any, Any] | None]:
         from shmjet.columns.partition_order import batch_pieces
 
-        yield _WATERMARK, self._watermark
+        yield _WATERMARK, watermark
         index = self.context.global_index
-        for side, partitions in enumerate(self._partitions):
-            head = self._join.head(side)
+        for side, (partitions, (head, rows)) in enumerate(zip(self._partitions, sides, strict=True)):
             if head is not None:
                 yield BroadcastKey((_HEAD, index, side, 0)), head
             number = 0
-            for batch in self._join.rows(side):
+            for batch in rows:
                 if partitions is None:
                     for piece in cut(batch):
                         yield BroadcastKey((_PLACE, index, side, number)), piece

@@ -154,6 +154,7 @@ class ColumnWindowProcessor(ColumnFramesProcessor):
     """Aggregates rows in windows."""
 
     state_kind = "column_windows"
+    _captures = True
     _saving: EntrySteps | None = None
 
     def start(self, context: ProcessorContext) -> None:
@@ -215,24 +216,16 @@ class ColumnWindowProcessor(ColumnFramesProcessor):
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def _captures(self) -> bool:  # type: ignore[override]
-        return self._frames.is_capturable
-
     def _capture(self) -> bool:
-        return self._begin_saving(captures=True)
-
-    def _begin_saving(self, *, captures: bool) -> bool:
         if not self.emission.flush():
             return False
-        frames = self._frames.captured() if captures else self._frames
-        entries = entries_of(frames, self._grouped.keys, self._next, self.context, self._emitted)
+        entries = entries_of(self._frames.captured(), self._grouped.keys, self._next, self.context, self._emitted)
         self._saving = EntrySteps(self.outbox, entries)
         return True
 
     def save_to_snapshot(self) -> bool:
         """Emit what has been begun, then save the states by partition, each with the next window."""
-        if self._saving is None and not self._begin_saving(captures=False):
+        if self._saving is None and not self._capture():
             return False
         assert self._saving is not None
         if not self._saving.flush():
