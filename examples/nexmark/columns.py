@@ -2,7 +2,7 @@
 
 Query 3 joins streams of batches. 4 and 6 find the highest bids of short windows of batches and join them with the
 auctions; what happens when an auction expires, a thousand times a second, is left to functions. 5, 7 and 8 cut windows
-of batches. Query 18 keeps a state for each key that only functions can have.
+of batches. Query 18 keeps the time of the last bid of each key in an array.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from nexmark import events
-from nexmark.events import Load
+from nexmark.events import BIDDERS, Load
+from nexmark.last_bids import LastBids
 from nexmark.queries import NEAR, TOP, averages, last_averages
 from nexmark.replay import Reader
 from nexmark.winning_bids import ExpiringAuctions
@@ -126,6 +127,13 @@ def q13(read: Reader, load: Load) -> Stage:
     return read.batches(events.bids(load)).map_batches(named, as_=Batch)
 
 
+def q18(read: Reader, load: Load) -> Stage:
+    """The last bid of each bidder on each auction, whenever it changes."""
+    keyed = read.batches(events.signed_bids(load)).with_columns(key=column("auction") * BIDDERS + column("bidder"))
+    last = keyed.partition_by("key").custom_transform("last bids", LastBids)
+    return last.select("number", "ts", "auction", "price", "bidder")
+
+
 def _most(batch: Batch) -> Batch:
     """Keep the rows with the highest counts of each window."""
     end, auction, n = (np.asarray(batch[name]) for name in ("window_end", "auction", "n"))
@@ -147,6 +155,7 @@ QUERIES: dict[int, Callable[[Reader, Load], Stage]] = {
     7: q7,
     8: q8,
     13: q13,
+    18: q18,
 }
 
 ROWS: dict[int, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
@@ -156,6 +165,7 @@ ROWS: dict[int, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     7: lambda row: (_ms(row["window_end"]), None, row["price"]),
     8: lambda row: (_ms(row["window_end"]), row["key"], f"Person {row['key']}", row["auctions"]),
     13: lambda row: (row["number"], row["ts"], row["auction"], row["price"], row["name"]),
+    18: lambda row: (row["bidder"], row["auction"], row["number"], row["ts"], row["price"]),
 }
 """What a row of a result is among the results of the functions; those of queries 4, 5 and 6 are the same."""
 
@@ -164,6 +174,7 @@ SIEVES: dict[int, Callable[[Load], Any]] = {
     2: lambda load: column("auction") % max(1, load.sieve // 128) == 0,
     8: lambda load: column("key") % max(1, load.keys // 100) == 0,
     13: lambda load: column("number") % load.sieve == 0,
+    18: lambda load: column("number") % load.sieve == 0,
 }
 """`latency.SIEVES`, of batches."""
 

@@ -170,7 +170,10 @@ def signed_bids(load: Load) -> Stream:
     def fields(n: Numbers, ts: Numbers) -> tuple[Any, ...]:
         return n, ts, n % keys, chances(n, 100), chances(31 * n, BIDDERS)
 
-    return Stream("bids", load.rate, item, fields)
+    def batch(n: Numbers, ts: Numbers) -> Batch:
+        return Batch(dict(zip(("number", "ts", "auction", "price", "bidder"), fields(n, ts), strict=True)))
+
+    return Stream("bids", load.rate, item, fields, batch)
 
 
 def q3_persons(load: Load) -> Stream:
