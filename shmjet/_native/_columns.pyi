@@ -175,6 +175,13 @@ class GroupTable:
         """
     def copy_on(self, blocks: int, /) -> bool:
         """Copy some more blocks of about 4 KiB of a captured table; return whether there are others."""
+    def note_updates(self) -> None:
+        """Begin to note to which groups rows are added; groups that are new are among them."""
+    def take_updates(self) -> bytes | None:
+        """Return of each group 1 if it has got a row since `note_updates`, else 0, and stop noting.
+
+        None: it has not been noted, or there was no memory to do so.
+        """
     @property
     def nbytes(self) -> int:
         """Bytes of memory taken."""

@@ -520,6 +520,22 @@ class Groups:
         made._stores = stores
         return made
 
+    def note_updates(self) -> None:
+        """Begin to note which groups get rows."""
+        if self._table is not None:
+            self._table.note_updates()
+
+    def take_updates(self) -> npt.NDArray[np.bool_] | None:
+        """Tell of each group, by position, whether it has got rows since `note_updates`, and stop noting.
+
+        None: that is not known, as it was not noted, or as the groups have moved to another table.
+        """
+        found = None if self._table is None else self._table.take_updates()
+        if found is None:
+            return None
+        flags = np.frombuffer(found, np.bool_)
+        return flags if self._order is None else flags[self._places(0, len(flags))]
+
     def copy_steps(self) -> Iterator[None]:
         """Copy captured groups; each item drawn is a step of some 50 microseconds."""
         while self._table is not None and self._table.copy_on(_COPIED_AT_ONCE):

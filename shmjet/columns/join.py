@@ -97,6 +97,11 @@ class HashJoin:
             self.add(batch)
 
     @property
+    def notes_matches(self) -> bool:
+        """Whether it notes which rows of the build side have met others."""
+        return self._matches is not None
+
+    @property
     def num_rows(self) -> int:
         """Rows of the build side."""
         return self._row_count

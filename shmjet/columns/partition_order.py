@@ -7,6 +7,7 @@ know what the rows are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -64,6 +65,13 @@ class PartitionOrder:
         for at in range(0, rows, SORTED_ROWS):
             bucket_rows(partitions, at, min(SORTED_ROWS, rows - at), places, self._order)
             yield None
+
+    def partitions(self) -> Iterator[tuple[int, Numbers]]:
+        """Give each partition that has rows, and these."""
+        ends = self._ends.tolist()
+        for partition, (begin, end) in enumerate(pairwise([0, *ends])):
+            if begin < end:
+                yield partition, self._order[begin:end]
 
     def steps(self, limit: int) -> Iterator[tuple[Numbers, list[tuple[int, int, int]]]]:
         """Give the rows in order, at most `limit` in a step, with (partition, begin, end) for each partition in it."""

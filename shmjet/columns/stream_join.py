@@ -203,8 +203,8 @@ class StreamJoin:
         for side in self._sides:
             side.renumber(places)
 
-    def rows(self, side: int) -> Iterator[Batch]:
-        """Give the rows of a side that are kept at the moment of the call."""
+    def rows(self, side: int) -> Iterator[tuple[int | None, Batch]]:
+        """Give the rows of a side that are kept at the moment of the call, as `StreamRows.batches`."""
         return self._sides[side].batches()
 
     def head(self, side: int) -> Batch | None:

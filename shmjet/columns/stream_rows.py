@@ -52,6 +52,8 @@ class Run(NamedTuple):
     """The number of the row that has each place."""
     matched: Marks
     """Which rows have had a match, or have come out without one; as long as `rows` where that is asked for."""
+    number: int
+    """Of the run: no other one of its side has it, as long as there are these rows in it."""
 
 
 class Pairs(NamedTuple):
@@ -83,6 +85,7 @@ class StreamRows:
         self.keeps_unmatched = keeps_unmatched
         self._kinds = StreamKinds()
         self._runs: list[Run] = []
+        self._next = 0
         self._limit = -(1 << 63)
 
     @property
@@ -114,7 +117,7 @@ class StreamRows:
         if not rows.num_rows:
             return
         runs = self._runs
-        runs.append(_run(rows, numbers, stamps, matched))
+        runs.append(self._made(rows, numbers, stamps, matched))
         while len(runs) > 1 and self._may_join(runs[-2], runs[-1]):
             one, two = runs[-2:]
             del runs[-2:]
@@ -123,7 +126,11 @@ class StreamRows:
             if parts:
                 batches, *others = zip(*parts, strict=True)
                 whole = Batch.concat([self._kinds.of(batch) for batch in batches])
-                runs.append(_run(whole, *map(np.concatenate, others)))
+                runs.append(self._made(whole, *map(np.concatenate, others)))
+
+    def _made(self, rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks) -> Run:
+        self._next += 1
+        return _run(rows, numbers, stamps, matched, self._next)
 
     def _may_join(self, one: Run, two: Run) -> bool:
         if one.rows.num_rows > 2 * two.rows.num_rows:
@@ -201,23 +208,25 @@ class StreamRows:
         first = np.searchsorted(run.places, shifts + begin, "left")
         return first, np.searchsorted(run.places, shifts + end, "right")
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[tuple[int | None, Batch]]:
         """Give all rows that may still match, and others; those of the moment of the call, whatever comes meanwhile.
 
-        With `keeps_unmatched` the marks are a column `MATCHED`.
+        With `keeps_unmatched` the marks are a column `MATCHED`. With each batch comes the number of its run, or None
+        where rows of the run are left out, or where it has marks, which change.
         """
         runs = [run._replace(matched=run.matched.copy()) for run in self._runs]  # marks change in place
         return self._lasting_of(runs, self._limit, self._kinds.copy())
 
     @staticmethod
-    def _lasting_of(runs: list[Run], limit: int, kinds: StreamKinds) -> Iterator[Batch]:
+    def _lasting_of(runs: list[Run], limit: int, kinds: StreamKinds) -> Iterator[tuple[int | None, Batch]]:
         for run in runs:
             rows, _, _, matched = _lasting(run, limit)
             found = kinds.of(rows)
             if len(run.matched):
                 columns, masks = found.parts()
-                found = Batch.trusted({**columns, MATCHED: matched}, masks, rows.num_rows)
-            yield found
+                yield None, Batch.trusted({**columns, MATCHED: matched}, masks, rows.num_rows)
+            else:
+                yield run.number if run.low >= limit else None, found
 
     def used(self, count: int) -> npt.NDArray[np.bool_]:
         """Tell of each of so many numbers whether a row has it."""
@@ -228,7 +237,7 @@ class StreamRows:
 
     def renumber(self, places: Positions) -> None:
         """Give each row the number that stands at the place of its own number; their order stays as it is."""
-        self._runs = [_run(run.rows, places[run.numbers], run.stamps, run.matched) for run in self._runs]
+        self._runs = [_run(run.rows, places[run.numbers], run.stamps, run.matched, run.number) for run in self._runs]
 
 
 def _lasting(run: Run, limit: int) -> tuple[Batch, Positions, Stamps, Marks]:
@@ -240,11 +249,11 @@ def _lasting(run: Run, limit: int) -> tuple[Batch, Positions, Stamps, Marks]:
     return take_rows(run.rows, rows), run.numbers[rows], run.stamps[rows], matched
 
 
-def _run(rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks) -> Run:
+def _run(rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks, number: int) -> Run:
     low, high = int(stamps.min()), int(stamps.max())
     span = high - low + 1
     is_wide = max(abs(low), abs(high)) >= _WIDEST or (int(numbers.max()) + 1) * span >= _WIDEST
     kind: Any = object if is_wide else np.int64
     places = numbers.astype(kind) * span + (stamps.astype(kind) - low)
     order = np.argsort(places, kind="stable")
-    return Run(rows, numbers, stamps, low, high, places[order], order, matched)
+    return Run(rows, numbers, stamps, low, high, places[order], order, matched, number)

@@ -219,6 +219,14 @@ class TypedGroups:
         made._plan, made._groups = self._plan, self._groups.captured()
         return made
 
+    def note_updates(self) -> None:
+        """As `Groups.note_updates`."""
+        self._groups.note_updates()
+
+    def take_updates(self) -> npt.NDArray[np.bool_] | None:
+        """As `Groups.take_updates`."""
+        return self._groups.take_updates()
+
     def copy_steps(self) -> Iterator[None]:
         """As `Groups.copy_steps`."""
         return self._groups.copy_steps()

@@ -8,10 +8,10 @@ to, or to none, so that nothing is ever half emitted. It knows nothing of lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
 from types import NoneType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from shmjet._native import index_of_special
 from shmjet.data.columnar import Columnar
@@ -37,6 +37,16 @@ _PENDING = 1
 """A callback ended after a refusal: the refused item comes first now."""
 _REFUSED = 2
 """An item was refused in this callback: nothing more may be offered in it."""
+
+
+class LastingState(Protocol):
+    """Parts of a processor's state that change as a whole, or not at all. A token stands for what such a part holds."""
+
+    def refer(self, token: Hashable) -> bool:
+        """Have what the last valid snapshot has under a token in this one, too; False where it has nothing."""
+
+    def add_lasting(self, token: Hashable, entry: tuple[Any, Any]) -> None:
+        """Save an entry of the part for which a token stands."""
 
 
 class Outbox:
@@ -65,6 +75,7 @@ class Outbox:
         "_sink",
         "_state",
         "buckets",
+        "lasting",
         "limit",
         "overdue",
         "saved",
@@ -82,9 +93,13 @@ class Outbox:
     saved: list[tuple[Any, Any]]
     """Entries offered to a snapshot; the engine takes them away after each call of `save_to_snapshot`."""
 
+    lasting: LastingState | None
+    """Takes parts of the state to which later snapshots refer, for the library's own processors; None: entries only."""
+
     def __init__(self, high_water_marks: Sequence[int]) -> None:
         self.saved = []
         self._saving = False
+        self.lasting = None
         self._entry: tuple[Any, Any] | None = None
         self._marks = [int(mark) for mark in high_water_marks]
         self.buckets = [[] for _ in self._marks]

@@ -8,6 +8,7 @@ snapshot with them is valid. Must not know tasklets.
 from __future__ import annotations
 
 from shmjet._native import Codec
+from shmjet.execution.lasting_pieces import LastingPieces
 from shmjet.execution.messages import AtEnd, Resolve, Resolved, Save, Saved, SavedProcessor
 from shmjet.execution.snapshot_writer import ProcessorEntries, SnapshotWriter
 from shmjet.execution.state_partitions import StatePartitions
@@ -75,10 +76,15 @@ class SnapshotOrders:
 
     # -- what tasklets say --------------------------------------------------------------------------------------
 
-    def entries_of(self, partitions: StatePartitions) -> ProcessorEntries:
-        """Return what takes the entries of one processor to the snapshot that is being saved."""
+    def entries_of(self, partitions: StatePartitions, before: LastingPieces) -> ProcessorEntries:
+        """Return what takes the entries of one processor to the snapshot that is being saved.
+
+        Args:
+            partitions: of its vertex.
+            before: what it may refer to.
+        """
         assert self._writer is not None
-        return ProcessorEntries(self._writer, partitions)
+        return ProcessorEntries(self._writer, partitions, before)
 
     def saved(self, place: Place, pieces: list[Piece]) -> None:
         """Note that a processor has saved its state and passed the barrier on."""

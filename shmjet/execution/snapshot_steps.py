@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmjet.core import ShmjetError
 from shmjet.data.marks import Barrier
+from shmjet.execution.lasting_pieces import NOTHING
 from shmjet.execution.snapshot_orders import Place, SnapshotOrders
 from shmjet.execution.snapshot_writer import ProcessorEntries
 from shmjet.execution.state_partitions import StatePartitions
@@ -95,6 +96,8 @@ class SnapshotSteps:
         self._entries: ProcessorEntries | None = None
         self._offered = False
         self._is_captured = False
+        self._lasting = self._newly_lasting = NOTHING
+        """What the last valid snapshot, and the last that was saved, have to which later ones may refer."""
         self._final: list[Entry] = []
         self._completed = False
         self._stopped = False
@@ -204,7 +207,7 @@ class SnapshotSteps:
         if save is None or save.snapshot_id < self._saving.snapshot_id:
             return  # the barrier was faster than the order, which calls this tasklet when it comes
         if self._entries is None:
-            self._entries = self._orders.entries_of(self._partitions)
+            self._entries = self._orders.entries_of(self._partitions, self._lasting)
             heads = self._tasklet.intake.heads()
             if heads:
                 self._entries.add_own(heads)
@@ -257,6 +260,7 @@ class SnapshotSteps:
         def save() -> bool | None:
             nonlocal entries
             outbox.begin_saving()
+            outbox.lasting = self._entries
             complete = self._processor.save_to_snapshot()
             entries = outbox.end_saving(bool(complete))
             return complete
@@ -296,6 +300,7 @@ class SnapshotSteps:
         """Report what has been written: phase two comes after this."""
         assert self._entries is not None
         self._orders.saved(self._place, self._entries.pieces)
+        self._newly_lasting = self._entries.lasting()
         self._entries, self._is_captured = None, False
         self.notice()
 
@@ -315,6 +320,8 @@ class SnapshotSteps:
             tasklet.poll()
             return
         self._resolved_id = self.saved_id
+        if success and save.prepares:
+            self._lasting = self._newly_lasting
         self._orders.resolved(self._place)
         tasklet.note_progress()
         self._released = self._released or (success and save.prepares and self._after is State.COMPLETE)

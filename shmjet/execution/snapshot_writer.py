@@ -7,16 +7,20 @@ know tasklets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from shmjet._native import Codec
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.data.columnar import Columnar
+from shmjet.execution.lasting_pieces import NOTHING, LastingPieces
 from shmjet.execution.state_partitions import StatePartitions
 from shmjet.snapshots.chunk import SCHEME_DEFAULT, SCHEME_NONE, ChunkWriter, Entry
 from shmjet.snapshots.manifest import BROADCAST, ENGINE, OWNED, SEVERAL, Piece
+
+_CHUNK, _LASTING = ".chunk", "lasting"
 
 _FEW_ENTRIES = 2048
 """Up to so many entries of a processor make one piece, if they are not large."""
@@ -30,8 +34,8 @@ class SnapshotWriter:
     """Appends pieces of one snapshot for all processors of a process.
 
     Args:
-        folder: in which the chunk file is made, with its first piece.
-        name: of the file.
+        folder: in which the chunk files are made, each with its first piece.
+        name: of the file; that of lasting pieces has a name of its own.
         codec: of this process.
     """
 
@@ -39,6 +43,7 @@ class SnapshotWriter:
         self.error: str | None = None
         """Why the snapshot cannot become valid."""
         self._chunk = ChunkWriter(Path(folder) / name, codec)
+        self._lasting = ChunkWriter(Path(folder) / f"{name.removesuffix(_CHUNK)}-{_LASTING}{_CHUNK}", codec)
 
     def write(
         self,
@@ -54,17 +59,33 @@ class SnapshotWriter:
         Raises:
             EntryError: an entry cannot be pickled.
         """
+        return self._write(self._chunk, entries, partition, partition_count, scheme, most)
+
+    def write_lasting(self, entries: list[Entry], partition: int, partition_count: int, scheme: int) -> Piece | None:
+        """As `write`, into the file of pieces that later snapshots may refer to."""
+        return self._write(self._lasting, entries, partition, partition_count, scheme)
+
+    def _write(
+        self,
+        chunk: ChunkWriter,
+        entries: list[Entry],
+        partition: int,
+        partition_count: int,
+        scheme: int,
+        most: int | None = None,
+    ) -> Piece | None:
         if self.error is not None:
             return None
         try:
-            return self._chunk.write(entries, partition, partition_count, scheme, most=most)
+            return chunk.write(entries, partition, partition_count, scheme, most=most)
         except OSError as error:
-            self.error = f"cannot write chunk file {str(self._chunk.path)!r}: {error.strerror or error}"
+            self.error = f"cannot write chunk file {str(chunk.path)!r}: {error.strerror or error}"
             return None
 
     def close(self) -> None:
-        """Close the file; idempotent."""
+        """Close the files; idempotent."""
         self._chunk.close()
+        self._lasting.close()
 
 
 class ProcessorEntries:
@@ -73,10 +94,14 @@ class ProcessorEntries:
     Args:
         writer: of the process and the snapshot.
         partitions: of the vertex.
+        before: lasting pieces of the last valid snapshot.
     """
 
-    def __init__(self, writer: SnapshotWriter, partitions: StatePartitions) -> None:
+    def __init__(self, writer: SnapshotWriter, partitions: StatePartitions, before: LastingPieces = NOTHING) -> None:
         self.pieces: list[Piece] = []
+        self._before = before
+        self._lasting: dict[Hashable, list[Piece]] = {}
+        self._written: dict[str, int] = {}
         self._writer = writer
         self._partitions = partitions
         self._waiting: dict[int, list[Entry]] = {}
@@ -128,6 +153,38 @@ class ProcessorEntries:
     def add_own(self, entries: list[Entry]) -> None:
         """Write entries of the engine's own."""
         self._write(entries, ENGINE)
+
+    def refer(self, token: Hashable) -> bool:
+        """Refer to what the last valid snapshot has under a token; False where it has nothing."""
+        found = self._before.of(token)
+        if found is None:
+            return False
+        self._lasting[token] = list(found)
+        self.pieces += found
+        for piece in found:
+            self._written[piece.file] = self._before.written(piece.file)
+        return True
+
+    def add_lasting(self, token: Hashable, entry: Entry) -> None:
+        """Write an entry to which later snapshots may refer, under a token.
+
+        Raises:
+            EntryError: it cannot be pickled.
+        """
+        partition = BROADCAST
+        if type(entry[0]) is not BroadcastKey:
+            shares = self._partitions.split([entry])
+            partition = next(number for number, share in enumerate(shares) if share is not None)
+        head = self._head(partition) if partition >= 0 else (BROADCAST, 0, SCHEME_NONE)
+        piece = self._writer.write_lasting([entry], *head)
+        if piece is not None:
+            self._lasting.setdefault(token, []).append(piece)
+            self.pieces.append(piece)
+            self._written[piece.file] = self._written.get(piece.file, 0) + piece.size
+
+    def lasting(self) -> LastingPieces:
+        """Return what the next snapshot may refer to when this one is valid."""
+        return LastingPieces(self._lasting, self._written)
 
     def write_full(self, overdue: Callable[[], bool]) -> bool:
         """Write where there are many entries, or much in columns; arguments, answer and errors as `flush`."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from shmjet.columns import count, sum_
+from shmjet import Batch
+from shmjet.columns import count, group_changes, sum_
 from shmjet.core import DAG, between, column, columns, from_
-from shmjet.processors import group_by, hash_join_batches, read_items, to_batches, to_rows
+from shmjet.processors import group_by, hash_join_batches, map_batches, read_items, to_batches, to_rows
 from shmjet.processors.columns.project_batches import project_batches
 from shmjet.processors.columns.sort_batches import sorted_share
 from shmjet.processors.columns.sorted_shares import ColumnOrder
+from shmjet.snapshots.manifest import read_manifest
 from tests.execution.snapshot_runs import Killed, SnapshotRun
 from tests.execution.snapshot_stages import RESULTS, Positions, Tally
 
@@ -163,3 +168,63 @@ def test_a_job_killed_while_tables_are_saved_counts_exactly(
             numbers[number % 190] += 1
             totals[number % 190] += number
     assert {("t", (key, n, totals[key])): 1 for key, n in numbers.items()} == RESULTS
+
+
+# -- state that does not change ----------------------------------------------------------------------------------------
+
+STANDING = 6000
+
+
+def few_changes(parallelism: int) -> DAG:
+    """Many keys come once, then some keys time after time; rows meet many names."""
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Positions("s", [STANDING]), local_parallelism=1)
+    batches = dag.new_vertex("batches", to_batches(40, ["label", "key", "shard", "number"]), local_parallelism=1)
+    keyed = dag.new_vertex("keyed", map_batches(spread_keys), local_parallelism=1)
+    names = dag.new_vertex("names", read_items([(key, f"name {key}") for key in range(3000)]), local_parallelism=1)
+    named = dag.new_vertex("named", to_batches(500, ["many", "name"]), local_parallelism=1)
+    join = dag.new_vertex("join", hash_join_batches("many"), parallelism)
+    group = dag.new_vertex("group", group_by("many").agg(n=count(), total=sum_("number")), parallelism)
+    rows = dag.new_vertex("rows", to_rows(tuple), local_parallelism=1)
+    tally = dag.new_vertex("tally", lambda: Tally("t"), local_parallelism=1)
+    dag.edge(between(source, batches)).edge(between(batches, keyed)).edge(between(names, named))
+    dag.edge(from_(keyed).to(join, 0)).edge(from_(named).to(join, 1).broadcast().priority(-1))
+    dag.edge(between(join, group).partitioned(column("many")))
+    return dag.edge(between(group, rows)).edge(between(rows, tally))
+
+
+def spread_keys(batch: Batch) -> Batch:
+    number = np.asarray(batch["number"])
+    return Batch({"many": np.where(number < STANDING // 2, number % 3000, number % 5), "number": number})
+
+
+def files_by_vertex(folder: Path) -> dict[str, list[set[str]]]:
+    """Return the files that each manifest names, in order, by vertex."""
+    found: dict[str, list[set[str]]] = {}
+    for path in sorted(folder.glob("*.manifest"), key=lambda path: int(path.stem)):
+        for vertex in read_manifest(path).vertices:
+            found.setdefault(vertex.name, []).append({piece.file for piece in vertex.pieces()})
+    return found
+
+
+def test_state_that_did_not_change_is_referred_to_and_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_changes, "LEAST_GROUPS", 2)
+    ends = []
+    for at, kill_at in enumerate((500, 900, None)):
+        ends.append(kill_at)
+        with suppress(Killed):
+            PostponingRun(
+                few_changes((2, 3, 1)[at]), tmp_path, rate=0.3, restore=at > 0, kill_at=kill_at, seed=at
+            ).run()
+            ends.pop()
+    assert ends == [500, 900]
+    numbers: Counter[int] = Counter()
+    totals: Counter[int] = Counter()
+    for number in range(STANDING):
+        key = number % 3000 if number < STANDING // 2 else number % 5
+        numbers[key] += 1
+        totals[key] += number
+    assert {("t", (key, n, totals[key])): 1 for key, n in numbers.items()} == RESULTS
+    for name in ("join", "group"):
+        files = files_by_vertex(tmp_path)[name]
+        assert any(before & after for before, after in pairwise(files)), name

@@ -247,7 +247,29 @@ static void test_captures(uint64_t keys, uint64_t blocks) {
     group_close(&table);
 }
 
+/* Rows are noted from group_note() on, also those of groups that the table grows by. */
+static void test_notes(uint64_t keys) {
+    static const uint8_t FUNCTIONS[] = {SUM, LAST};
+    group_table_t table;
+    CHECK(group_open(&table, "i", 1, FUNCTIONS, "it", 2) == GROUP_OK);
+    for (int round = 0; round < 4; round++) {
+        uint64_t before = table.memory.header->groups;
+        CHECK(group_note(&table) == 0);
+        for (uint64_t row = 1; row <= before; row++) CHECK(!table.updated[row]);
+        add_random(&table, keys);
+        uint64_t after = table.memory.header->groups, noted = 0;
+        CHECK(table.updated_room > after);
+        for (uint64_t row = 1; row <= after; row++) noted += table.updated[row];
+        CHECK(noted <= CAPTURED_ROWS && noted >= after - before);
+        for (uint64_t row = before + 1; row <= after; row++) CHECK(table.updated[row]);
+    }
+    group_close(&table);
+}
+
 int main(void) {
+    test_notes(1);
+    test_notes(6000);
+    test_notes(1000000);
     test_captures(1, 1);
     test_captures(50, 2);
     test_captures(6000, 60);

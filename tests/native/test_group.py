@@ -262,3 +262,16 @@ def test_a_table_has_one_capture_at_a_time() -> None:
     table.add([column([1])], [column([1]), None], 1)
     assert table.capture().copy_on(9) is False
     assert len(GroupTable("i", []).capture()) == 0
+
+
+def test_groups_that_get_rows_are_noted() -> None:
+    table = sums([1, 2, 3], [1, 1, 1])
+    assert table.take_updates() is None
+    table.note_updates()
+    assert table.take_updates() == bytes(3)
+    assert table.take_updates() is None
+    table.note_updates()
+    table.add([column([2, 9])], [column([5, 5]), None], 2)
+    assert table.take_updates() == bytes([0, 1, 0, 1])
+    with pytest.raises(ValueError, match="captured"):
+        captured_of(table).note_updates()

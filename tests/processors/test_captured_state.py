@@ -1,7 +1,7 @@
 """State captured at a barrier: a processor that goes on loses nothing, and what is saved is that of the barrier.
 
-Each processor gets some items, is captured, gets others while it is saved step by step, and ends. One that is restored
-gets the others as well. Both give what a processor gives that was never captured.
+Each processor gets some items, is captured, gets others while it is saved step by step, and ends. A processor that is
+restored gets the others as well. Both give what a processor gives that was never captured.
 """
 
 from __future__ import annotations

@@ -462,6 +462,27 @@ static PyObject *table_copy_on(GroupTable *self, PyObject *number) {
     Py_RETURN_FALSE;
 }
 
+static PyObject *table_note_updates(GroupTable *self, PyObject *none) {
+    (void)none;
+    if (self->captured) return PyErr_SetString(PyExc_ValueError, "a captured GroupTable takes no rows"), NULL;
+    if (group_note(&self->table) < 0) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *table_take_updates(GroupTable *self, PyObject *none) {
+    (void)none;
+    if (!self->table.updated) Py_RETURN_NONE;
+    uint64_t groups = self->table.memory.header->groups, room = self->table.updated_room;
+    PyObject *flags = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)groups);
+    if (!flags) return NULL;
+    uint64_t noted = groups < room ? groups : room - 1;
+    memcpy(PyBytes_AsString(flags), self->table.updated + 1, noted);
+    memset(PyBytes_AsString(flags) + noted, 0, groups - noted);
+    free(self->table.updated);
+    self->table.updated = NULL;
+    return flags;
+}
+
 static PyObject *table_nbytes(GroupTable *self, void *closure) {
     (void)closure;
     uint64_t bytes = 0;
@@ -484,6 +505,10 @@ static PyMethodDef table_methods[] = {
     {"restored", table_restored, METH_O | METH_CLASS, "restored(regions) -> GroupTable: what __reduce__ took apart"},
     {"capture", (PyCFunction)table_capture, METH_NOARGS, "capture() -> GroupTable: what it holds now"},
     {"copy_on", (PyCFunction)table_copy_on, METH_O, "copy_on(blocks) -> bool: whether more of it wait to be copied"},
+    {"note_updates", (PyCFunction)table_note_updates, METH_NOARGS,
+     "note_updates() -> None: begin to note which groups rows are added to"},
+    {"take_updates", (PyCFunction)table_take_updates, METH_NOARGS,
+     "take_updates() -> bytes | None: of each group 1 if it got a row, and stop; None: that was not noted"},
     {"__reduce__", (PyCFunction)table_reduce, METH_NOARGS, "Copies the contents."},
     {NULL, NULL, 0, NULL},
 };

@@ -17,6 +17,8 @@ static inline void group_close(group_table_t *table) {
     free(table->block);
     free(table->template);
     free(table->near);
+    free(table->updated);
+    table->updated = NULL;
     table->block = NULL;
     table->near = NULL;
     table->template = NULL;
@@ -140,6 +142,33 @@ static inline uint64_t group_used(const group_table_t *table, int region) {
     }
 }
 
+/* Begins to note which rows are written to. Returns -1 with errno when there is no room. */
+static inline int group_note(group_table_t *table) {
+    uint64_t room = table->memory.header->groups + 1;
+    free(table->updated);
+    table->updated = calloc(room, 1);
+    table->updated_room = table->updated ? room : 0;
+    return table->updated ? 0 : -1;
+}
+
+/* Notes the rows of a block. Where there is no room for that nothing is noted any more. */
+static inline void group_note_rows(group_table_t *table, int count) {
+    uint64_t rows = table->memory.header->groups + 1;
+    if (rows > table->updated_room) {
+        uint64_t room = rows + rows / 2 + BLOCK;
+        uint8_t *grown = realloc(table->updated, room);
+        if (!grown) {
+            free(table->updated);
+            table->updated = NULL;
+            return;
+        }
+        memset(grown + table->updated_room, 0, room - table->updated_room);
+        table->updated = grown;
+        table->updated_room = room;
+    }
+    for (int i = 0; i < count; i++) table->updated[table->block->groups[i]] = 1;
+}
+
 /* Adds rows, or with `is_merge` the states of groups. `columns` has those of each aggregate one after the other: one
  * each (NULL for a count of rows), when merging as many as its state has parts; types have been checked. Mixed columns
  * can only be merged. `numbers`, unless it is NULL, gets the number of each row's group, from 0 on. Returns GROUP_OK or
@@ -163,6 +192,7 @@ static inline int group_update(group_table_t *table, const column_t *const *keys
         if (status != GROUP_OK) return status;
         header = table->memory.header;
         if (table->capture) group_preserve(&table->memory, table->capture, table->block->groups, count);
+        if (table->updated) group_note_rows(table, count);
         table->block->is_single = count >= SINGLE_LEAST && single_group(table->block->groups, count);
         for (int i = 0; numbers && i < count; i++) numbers[start + i] = table->block->groups[i] - 1;
         for (uint32_t a = 0, c = 0; a < header->aggregates;

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.processor import ProcessorContext
 from shmjet.core.state_placement import placement_in, takes_place
-from shmjet.processors.columns.saving import check_form, cut, row_partitions
+from shmjet.processors.columns.saving import Entry, LastingPart, check_form, cut, row_partitions
 
 if TYPE_CHECKING:
     from shmjet.columns.join import HashJoin
@@ -61,17 +61,24 @@ class BuildSideState:
         """Whether all processors had had all of their build sides."""
         return bool(self._built) and all(self._built)
 
-    def entries(self, is_built: bool) -> Iterator[tuple[Any, Any] | None]:
+    def entries(self, is_built: bool) -> Iterator[Entry | LastingPart | None]:
         """Give all entries of this moment step by step, whatever the join does meanwhile."""
         return self._entries(is_built, self._join.probe_head(), self._join.rows())
 
     def _entries(
         self, is_built: bool, stream: Batch | None, batches: Iterator[Batch]
-    ) -> Iterator[tuple[Any, Any] | None]:
+    ) -> Iterator[Entry | LastingPart | None]:
         index = self._context.global_index
         yield BroadcastKey((BUILT, index)), is_built
         if stream is not None:
             yield BroadcastKey((STREAM, index)), stream
+        if is_built and stream is None and not self._join.notes_matches:
+            yield LastingPart(BUILT, lambda: self._rows(batches))
+        else:
+            yield from self._rows(batches)
+
+    def _rows(self, batches: Iterator[Batch]) -> Iterator[Entry | None]:
+        index = self._context.global_index
         head = next(batches, None)
         if head is None:
             return

@@ -7,6 +7,7 @@ they are dealt to several processors a hidden column with the hash of the row do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -14,8 +15,8 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.columns.empty_results import EmptyResults
-from shmjet.processors.columns.groups_state import GroupsState
-from shmjet.processors.columns.saving import EntrySteps
+from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState
+from shmjet.processors.columns.saving import EntrySteps, LastingPart
 from shmjet.processors.general.base import ExpandingProcessor, Supply, require_batches
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class DistinctRowsProcessor(ExpandingProcessor):
         self._part = part
         self._rows: DistinctRows | None = None
         self._saving: EntrySteps | None = None
+        self._notes: ChangeNotes | None = None
         self._restoring: GroupsState | None = None
 
     def start(self, context: ProcessorContext) -> None:
@@ -85,10 +87,22 @@ class DistinctRowsProcessor(ExpandingProcessor):
     def _capture(self) -> bool:
         groups, keys = self._table.groups, self._table.keys
         assert groups is not None
-        entries = GroupsState(groups.captured(), keys, self.context).entries(0)
-        named = (None if each is None else (each[0], (keys, each[1])) for each in entries)
-        self._saving = EntrySteps(self.outbox, named)
+        self._notes = self._notes or ChangeNotes(keys, self.context)
+        changed = self._notes.taken(groups)
+        entries = GroupsState(groups.captured(), keys, self.context).entries(0, changed)
+        self._saving = EntrySteps(self.outbox, self._named(entries))
         return True
+
+    def _named(self, entries: Iterator[Any]) -> Iterator[Any]:
+        """Give entries with the names of the keys."""
+        for each in entries:
+            if isinstance(each, LastingPart):
+                yield LastingPart(each.token, partial(self._named_part, each))
+            else:
+                yield None if each is None else (each[0], (self._table.keys, each[1]))
+
+    def _named_part(self, part: LastingPart) -> Iterator[Any]:
+        return self._named(part.entries())
 
     def save_to_snapshot(self) -> bool:
         """Save the keys that have been met, by partition."""

@@ -21,7 +21,7 @@ from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
-from shmjet.processors.columns.groups_state import GroupsState
+from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState
 from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
 from shmjet.processors.general.batches_and_rows import ToBatchesProcessor
@@ -64,6 +64,7 @@ class GroupingProcessor(BulkProcessor):
         self._groups: TypedGroups | None = None
         self._restoring: GroupsState | None = None
         self._saving: EntrySteps | None = None
+        self._notes: ChangeNotes | None = None
         self._position = 0
 
     def start(self, context: ProcessorContext) -> None:
@@ -73,6 +74,7 @@ class GroupingProcessor(BulkProcessor):
         self._groups = TypedGroups(self._keys, self._aggregates)
         if context.snapshotting_enabled:
             GroupsState(self._groups, self._keys, context)  # so that the first barrier does not wait for imports
+            self._notes = ChangeNotes(self._keys, context)
 
     @property
     def _table(self) -> TypedGroups:
@@ -105,8 +107,9 @@ class GroupingProcessor(BulkProcessor):
     def _capture(self) -> bool:
         if not self.emission.flush_rest():
             return False
+        changed = None if self._notes is None else self._notes.taken(self._table)
         state = GroupsState(self._table.captured(), self._keys, self.context)
-        self._saving = EntrySteps(self.outbox, state.entries(self._position))
+        self._saving = EntrySteps(self.outbox, state.entries(self._position, changed))
         return True
 
     def save_to_snapshot(self) -> bool:

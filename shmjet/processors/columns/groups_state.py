@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.processor import ProcessorContext
 from shmjet.core.state_placement import takes_place
-from shmjet.processors.columns.saving import check_form, row_partitions
+from shmjet.processors.columns.saving import Entry, LastingPart, check_form, row_partitions
 
 if TYPE_CHECKING:
+    from shmjet.columns.group_changes import Flags, GroupChanges
+    from shmjet.columns.group_export import Piece
     from shmjet.columns.groups import Groups
     from shmjet.columns.typed_groups import TypedGroups
     from shmjet.data.batch import Batch
@@ -20,6 +23,32 @@ HEAD: Final = "columns"
 
 PLACE: Final = "groups"
 """Under a `BroadcastKey` (this, index, number): groups that have no partition."""
+
+
+class Changed(NamedTuple):
+    """What is known of changes of a table since the last save: as of `GroupChanges.note`."""
+
+    changes: GroupChanges
+    flags: Flags | None
+
+
+class ChangeNotes:
+    """Notes what of a table changes from one save to the next, where its rows lie by partition.
+
+    Args:
+        keys: the key columns.
+        context: of the processor.
+    """
+
+    def __init__(self, keys: tuple[str, ...], context: ProcessorContext) -> None:
+        from shmjet.columns.group_changes import GroupChanges
+
+        partitions = row_partitions(context, keys, {})
+        self._changes = None if partitions is None else GroupChanges(partitions.placement.count)
+
+    def taken(self, groups: Groups | TypedGroups) -> Changed | None:
+        """Return what has changed since the last call, before the table is captured."""
+        return None if self._changes is None else Changed(self._changes, self._changes.note(groups))
 
 
 class GroupsState:
@@ -41,12 +70,16 @@ class GroupsState:
         self._heads = SchemaHeads()
         self._restored = RestoredGroups(groups)
 
-    def entries(self, start: int) -> Iterator[tuple[Any, Any] | None]:
+    def entries(self, start: int, changed: Changed | None = None) -> Iterator[Entry | LastingPart | None]:
         """Give the entries of the groups from a position on, step by step; nothing may be added meanwhile.
 
         Captured groups are copied first.
+
+        Args:
+            start: the position.
+            changed: what is known of changes since the last save; None: nothing.
         """
-        from shmjet.columns.group_export import pieces, slices
+        from shmjet.columns.group_export import Piece, pieces, slices
 
         yield from self._groups.copy_steps()
         index, partitions = self._context.global_index, self._partitions
@@ -57,11 +90,23 @@ class GroupsState:
             for number, piece in enumerate(slices(self._groups, start)):
                 yield BroadcastKey((PLACE, index, number)), (piece.states, piece.positions)
             return
-        for found in pieces(self._groups, partitions.of, partitions.placement.count, start):
-            if found is None:
-                yield None
+        if changed is None or changed.flags is None or start:
+            for found in pieces(self._groups, partitions.of, partitions.placement.count, start):
+                yield None if found is None else self._entry(found)
+            return
+        for each in changed.changes.pieces(self._groups, changed.flags, partitions.of):
+            if isinstance(each, Piece):
+                yield self._entry(each)
             else:
-                yield partitions.key_of(found.states), (partitions.form, found.states, found.positions)
+                yield None if each is None else LastingPart(each.token, partial(self._made, each.pieces))
+
+    def _made(self, pieces: Callable[[], Iterator[Piece]]) -> Iterator[Entry]:
+        return map(self._entry, pieces())
+
+    def _entry(self, piece: Piece) -> Entry:
+        partitions = self._partitions
+        assert partitions is not None
+        return partitions.key_of(piece.states), (partitions.form, piece.states, piece.positions)
 
     def restore(self, key: Any, value: Any) -> None:
         """Take one entry of `entries` of any processor.

@@ -6,8 +6,8 @@ the piece comes to the processor that owns them. Must not know what the rows mea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shmjet.core.broadcast_key import BroadcastKey
@@ -27,12 +27,28 @@ PIECE_BYTES: Final = 512 << 10
 """Bytes of the rows in an entry, about; one row at least."""
 
 
+Entry = tuple[Any, Any]
+
+
+class LastingPart(NamedTuple):
+    """A part of a state to which the next snapshot refers if it is the same as in the one before.
+
+    Args:
+        token: stands for what it holds, for as long as the processor lives.
+        entries: makes its entries, step by step, as for `EntrySteps`.
+    """
+
+    token: Hashable
+    entries: Callable[[], Iterator[Entry | None]]
+
+
 class EntrySteps:
     """Entries that are made step by step, as far as the time of a call goes.
 
     Args:
         outbox: where they go.
-        entries: pairs of key and value, made when they are drawn; None stands for a step of work without an entry.
+        entries: pairs of key and value, made when they are drawn, and parts; None stands for a step of work without an
+            entry.
 
     Example:
         >>> steps = EntrySteps(outbox, iter([("key", 1), None]))       # doctest: +SKIP
@@ -40,10 +56,26 @@ class EntrySteps:
         True
     """
 
-    def __init__(self, outbox: Outbox, entries: Iterator[tuple[Any, Any] | None]) -> None:
+    def __init__(self, outbox: Outbox, entries: Iterator[Entry | LastingPart | None]) -> None:
         self._outbox = outbox
-        self._entries = entries
-        self._refused: tuple[Any, Any] | None = None
+        self._entries = self._single(entries)
+        self._refused: Entry | None = None
+
+    def _single(self, entries: Iterator[Entry | LastingPart | None]) -> Iterator[Entry | None]:
+        """Give the entries that have to be offered."""
+        for entry in entries:
+            lasting = self._outbox.lasting
+            if not isinstance(entry, LastingPart):
+                yield entry
+            elif lasting is None:
+                yield from entry.entries()
+            elif lasting.refer(entry.token):
+                yield None
+            else:
+                for each in entry.entries():
+                    if each is not None:
+                        lasting.add_lasting(entry.token, each)
+                    yield None
 
     def flush(self) -> bool:
         """Offer what there is time for, in `save_to_snapshot`; True when all entries are saved."""
@@ -73,11 +105,21 @@ class PlacedBatches:
         self._next: dict[int, int] = {}
         self._early: dict[tuple[int, int], Batch] = {}
 
-    def entries(self, batches: Iterable[Batch]) -> Iterator[tuple[Any, Any]]:
-        """Give the entries of batches, each of some rows of one of them."""
-        index = self._context.global_index
-        for number, piece in enumerate(chain.from_iterable(map(cut, batches))):
-            yield BroadcastKey((index, number)), piece
+    def entries(self, batches: Iterable[Batch], lasting: Container[int] = ()) -> Iterator[Entry | LastingPart]:
+        """Give the entries of batches, each of some rows of one of them.
+
+        Args:
+            batches: what is saved.
+            lasting: numbers of the batches that are the same in all later snapshots, with the same ones before them.
+        """
+        index, number = self._context.global_index, 0
+        for place, batch in enumerate(batches):
+            made = [(BroadcastKey((index, number + at)), piece) for at, piece in enumerate(cut(batch))]
+            number += len(made)
+            if place in lasting:
+                yield LastingPart(place, partial(iter, made))
+            else:
+                yield from made
 
     def restored(self, key: Any, value: Any) -> Iterator[Batch]:
         """Take an entry of any processor; give the pieces whose turn it is, if this processor takes them over."""

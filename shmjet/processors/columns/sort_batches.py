@@ -113,7 +113,10 @@ class SortBatchesProcessor(BulkProcessor):
         if not self.emission.flush_rest():
             return False
         left = list(self._left())  # no row is copied: batches never change, nor does what has been written to the file
-        self._saving = EntrySteps(self.outbox, PlacedBatches(self.context).entries(left))
+        runs = range(0)
+        if self._merge is None and self._limit is None:  # the first one tells the columns, the last ones are not sorted
+            runs = range(1, len(left) - len(self._waiting))
+        self._saving = EntrySteps(self.outbox, PlacedBatches(self.context).entries(left, runs))
         return True
 
     def save_to_snapshot(self) -> bool:
@@ -134,7 +137,7 @@ class SortBatchesProcessor(BulkProcessor):
             yield from self._merge.rest()
             return
         spilled = [] if self._spilled is None else self._spilled.batches()
-        yield from (run for run in chain(self._runs, spilled, self._waiting) if run.num_rows)
+        yield from chain(self._runs, spilled, self._waiting)
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
         """Take rows, for as long as a call should take."""

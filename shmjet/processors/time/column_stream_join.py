@@ -7,6 +7,7 @@ Must not know how keys are routed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -17,7 +18,7 @@ from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.core.state_placement import takes_place
 from shmjet.data.errors import ProcessorError
 from shmjet.data.marks import IDLE, Watermark
-from shmjet.processors.columns.saving import EntrySteps, check_form, cut, row_partitions
+from shmjet.processors.columns.saving import Entry, EntrySteps, LastingPart, check_form, cut, row_partitions
 from shmjet.processors.general.base import ExpandingProcessor, Supply, require_batches
 from shmjet.processors.time.window_processor import NEVER
 
@@ -117,24 +118,28 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
         return True
 
     def _entries(
-        self, watermark: int, sides: Sequence[tuple[Batch | None, Iterator[Batch]]]
-    ) -> Iterator[tuple[Any, Any] | None]:
+        self, watermark: int, sides: Sequence[tuple[Batch | None, Iterator[tuple[int | None, Batch]]]]
+    ) -> Iterator[Any]:
+        yield _WATERMARK, watermark
+        for side, (head, runs) in enumerate(sides):
+            if head is not None:
+                yield BroadcastKey((_HEAD, self.context.global_index, side, 0)), head
+            for place, (number, batch) in enumerate(runs):
+                if number is None:
+                    yield from self._entries_of(side, -1 - place, batch)
+                else:
+                    yield LastingPart((side, number), partial(self._entries_of, side, number, batch))
+
+    def _entries_of(self, side: int, number: int, batch: Batch) -> Iterator[Entry | None]:
         from shmjet.columns.partition_order import batch_pieces
 
-        yield _WATERMARK, watermark
-        index = self.context.global_index
-        for side, (partitions, (head, rows)) in enumerate(zip(self._partitions, sides, strict=True)):
-            if head is not None:
-                yield BroadcastKey((_HEAD, index, side, 0)), head
-            number = 0
-            for batch in rows:
-                if partitions is None:
-                    for piece in cut(batch):
-                        yield BroadcastKey((_PLACE, index, side, number)), piece
-                        number += 1
-                    continue
-                for found in batch_pieces(batch, partitions.of, partitions.placement.count):
-                    yield None if found is None else (partitions.key_of(found), (side, partitions.form, found))
+        index, partitions = self.context.global_index, self._partitions[side]
+        if partitions is None:
+            for place, piece in enumerate(cut(batch)):
+                yield BroadcastKey((_PLACE, index, side, (number, place))), piece
+            return
+        for found in batch_pieces(batch, partitions.of, partitions.placement.count):
+            yield None if found is None else (partitions.key_of(found), (side, partitions.form, found))
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
         """Add saved rows, for as long as a call should take."""

@@ -1,0 +1,115 @@
+"""Which partitions of a table of groups have changed since it was saved last.
+
+The table notes the groups that rows are added to, and the partition of each group is kept, so that a save costs little
+where little has changed. Where most partitions change nothing is noted for some time: it would only cost. Must not know
+processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shmjet.columns.group_export import PartitionsOf, Piece
+from shmjet.columns.group_page import Positions
+from shmjet.columns.groups import Groups
+from shmjet.columns.partition_order import HASHED_ROWS, PartitionOrder, rows_at_once
+from shmjet.columns.typed_groups import TypedGroups
+
+LEAST_GROUPS: Final = 16
+"""Groups to a partition, so that it is looked at by itself: a piece by itself costs some 30 microseconds."""
+
+LONGEST_PAUSE: Final = 16
+"""Saves for which nothing is noted, at most."""
+
+Flags = npt.NDArray[np.bool_]
+
+
+class PartitionPieces(NamedTuple):
+    """The groups of a partition.
+
+    Args:
+        token: stands for what they are: number of the table, the partition, and the save before which it changed last.
+        pieces: makes them.
+    """
+
+    token: tuple[int, int, int]
+    pieces: Callable[[], Iterator[Piece]]
+
+
+class GroupChanges:
+    """Tells parts of a table that did not change from one save to the next.
+
+    Args:
+        count: partitions.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._partitions = np.zeros(0, np.uint32)
+        """Of each group, as far as it is known."""
+        self._changed = np.zeros(count, np.int64)
+        """By partition the save before which it changed last."""
+        self._save = self._table = 0
+        self._pause = self._left = 0
+
+    def note(self, groups: Groups | TypedGroups) -> Flags | None:
+        """Return which groups have got rows since this was called last, None where that is not known; begin anew."""
+        self._save += 1
+        flags = groups.take_updates()
+        if flags is None:
+            self._table += 1
+            self._partitions = self._partitions[:0]
+        if self._left:
+            self._left -= 1
+        elif len(groups) >= LEAST_GROUPS * self._count:
+            groups.note_updates()
+        return flags
+
+    def pieces(
+        self, groups: Groups | TypedGroups, flags: Flags, partitions_of: PartitionsOf
+    ) -> Iterator[Piece | PartitionPieces | None]:
+        """Give all groups: partition by partition, or in pieces where most have changed. None stands for a step.
+
+        Args:
+            groups: as they were when `note` was called.
+            flags: what it returned.
+            partitions_of: of keys.
+        """
+        known, rows, found = len(self._partitions), len(groups), [self._partitions]
+        for at in range(known, rows, HASHED_ROWS):
+            found.append(partitions_of(groups.key_columns(at, min(HASHED_ROWS, rows - at))))
+            yield None
+        self._partitions = partitions = np.concatenate(found)
+        is_changed = np.zeros(self._count, np.bool_)
+        is_changed[partitions[flags]] = True
+        if known:  # else the table has a new number, so that all tokens are new
+            is_changed[partitions[known:]] = True
+        self._changed[is_changed] = self._save
+        order, step = PartitionOrder(rows, self._count), rows_at_once(rows, groups.nbytes)
+        yield from order.sort(lambda at, limit: partitions[at : at + limit])
+        if 2 * int(is_changed.sum()) > self._count:
+            self._left = self._pause = min(2 * self._pause + 1, LONGEST_PAUSE)
+            yield from _mixed(groups, order, step)
+            return
+        self._pause = 0
+        for partition, chosen in order.partitions():
+            token = self._table, partition, int(self._changed[partition])
+            yield PartitionPieces(token, partial(_of_one, groups, partition, chosen, step))
+
+
+def _mixed(groups: Groups | TypedGroups, order: PartitionOrder, step: int) -> Iterator[Piece]:
+    for chosen, parts in order.steps(step):
+        states = groups.states_at(chosen)
+        for partition, begin, end in parts:
+            yield Piece(partition, states[begin:end], chosen[begin:end])
+
+
+def _of_one(groups: Groups | TypedGroups, partition: int, chosen: Positions, step: int) -> Iterator[Piece]:
+    for at in range(0, len(chosen), step):
+        some = chosen[at : at + step]
+        yield Piece(partition, groups.states_at(some), some)
