@@ -2,7 +2,8 @@
 
 Each job runs EXACTLY_ONCE, with a snapshot every 100 ms. Most of them read a built stream of numbered events by
 schedule: out of order within the lag, some of them late, keys of which some come and go; then they make tumbling or
-sliding windows, sessions, states with `ttl` or joins of two streams, and end after some seconds. What is in their
+sliding windows, sessions, states with `ttl` or joins of two streams, of items or of columns (`...-columns`), and end
+after some seconds. What is in their
 files then, and in those of their late items, is what the interpreter of `tests/time` says of the same events. One
 job counts the numbers of an `item_stream` in windows from the first second to the last: no number is missing.
 
@@ -166,6 +167,58 @@ def in_windows(window: Any, stage: Any, late: Any) -> Any:
     return made.map(window_row)
 
 
+def in_columns(stage: Any) -> Any:
+    """Make batches of a stream of events."""
+    return stage.map(fields_of).to_batches()
+
+
+def fields_of(item: Any) -> dict[str, int]:
+    """An event as a row."""
+    return {"ts": stamp(item), "k": key_of(item), "n": number_of(item)}
+
+
+def late_row(row: dict[str, int]) -> str:
+    """A late row as the event that it was."""
+    return repr((row["ts"], row["k"], row["n"]))
+
+
+def in_windows_of_columns(window: Any, stage: Any, late: Any) -> Any:
+    """Make windows of batches by key."""
+    from shmjet.columns import list_
+
+    made = in_columns(stage).window(window).late_to(late).group_by("k").agg(all=list_("n")).set_name("windows")
+    return made.to_rows().map(row_of_columns)
+
+
+def row_of_columns(row: dict[str, Any]) -> Any:
+    """A row of a result as what `window_row` gives."""
+    import numpy as np
+
+    start, end = (int(np.datetime64(row[name], "ms").astype(int)) for name in ("window_start", "window_end"))
+    return start, end, int(row["k"]), sorted(int(n) for n in row["all"])
+
+
+def counted_in_columns(stage: Any, late: Any) -> Any:
+    """Count in sliding windows of batches, in two stages."""
+    from shmjet.columns import count, sum_
+
+    window = sliding(SIZE_MS / 1000, SLIDE_MS / 1000)
+    made = in_columns(stage).window(window).late_to(late).group_by("k").agg(n=count(), total=sum_("n"))
+    return made.set_name("windows").to_rows().map(count_of_columns)
+
+
+def count_of_columns(row: dict[str, Any]) -> Any:
+    """A count as a row."""
+    start, end, key, _ = row_of_columns({**row, "all": ()})
+    return start, end, key, int(row["n"]), int(row["total"])
+
+
+def counts_of(events: Events) -> tuple[list[Any], list[Any]]:
+    """Say what counts in sliding windows are."""
+    rows, late = windows_of(SIZE_MS, SLIDE_MS, SLIDE_MS, events)
+    return [(start, end, key, len(numbers), sum(numbers)) for start, end, key, numbers in rows], late
+
+
 def collected(state: list[int], key: int, item: Any) -> None:
     """Keep the number of an event."""
     state.append(number_of(item))
@@ -208,8 +261,13 @@ def states_of(events: Events) -> tuple[list[Any], list[Any]]:
     return [(key, sorted(map(number_of, items))) for key, items in lives], []
 
 
-def pairs_of(events: Events, others: Events) -> tuple[list[Any], list[Any]]:
-    """Say what the outer join of two streams gives, key by key."""
+def pair_of_columns(row: dict[str, Any]) -> Any:
+    """A pair of numbers."""
+    return int(row["n"]), int(row["other"])
+
+
+def pairs_of(events: Events, others: Events, how: str) -> tuple[list[Any], list[Any]]:
+    """Say what the join of two streams gives, key by key."""
     sides: list[dict[int, list[Event]]] = [defaultdict(list), defaultdict(list)]
     for side, stream in zip(sides, (events, others), strict=True):
         for number in range(stream.count):
@@ -217,7 +275,7 @@ def pairs_of(events: Events, others: Events) -> tuple[list[Any], list[Any]]:
             side[key_of(item)].append(Event(stamp(item), item))
     rows = []
     for key in sides[0].keys() | sides[1].keys():
-        found = interpreter.joined(sides[0][key], sides[1][key], WITHIN_MS, key_of, how="outer")
+        found = interpreter.joined(sides[0][key], sides[1][key], WITHIN_MS, key_of, how=how)
         rows += [pair(left, right) for _, left, right in found.results]
     return rows, []
 
@@ -233,8 +291,15 @@ WINDOWS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ),
     "sessions": (partial(in_windows, session(GAP_MS / 1000)), sessions_of),
     "states": (in_states, states_of),
+    "sliding-columns": (
+        partial(in_windows_of_columns, sliding(SIZE_MS / 1000, SLIDE_MS / 1000)),
+        partial(windows_of, SIZE_MS, SLIDE_MS, SLIDE_MS),
+    ),
+    "counts-columns": (counted_in_columns, counts_of),
+    "sessions-columns": (partial(in_windows_of_columns, session(GAP_MS / 1000)), sessions_of),
 }
-KINDS = (*WINDOWS, "join")
+JOINS = ("join", "join-columns")
+KINDS = (*WINDOWS, *JOINS)
 
 
 # -- jobs ------------------------------------------------------------------------------------------------------------
@@ -249,7 +314,7 @@ class Streaming:
         self.rng = random.Random(seed)
         count = self.rng.randint(5 * RATE, 12 * RATE)
         begin = time.time() + 0.2
-        late = kind != "join"
+        late = kind not in JOINS
         self.streams = [Events(seed + side, count, begin, late) for side in range(1 if late else 2)]
         self.ends = begin + count / RATE
         self.moves = 0
@@ -274,8 +339,13 @@ class Streaming:
             made.read_from(stream.source(f"events {side}")).with_timestamps(stamp, lag)
             for side, stream in enumerate(self.streams)
         ]
-        out, late = (sinks.files(str(self.folder / part), repr) for part in ("out", "late"))
-        if self.kind == "join":
+        out = sinks.files(str(self.folder / "out"), repr)
+        late = sinks.files(str(self.folder / "late"), late_row if self.kind.endswith("columns") else repr)
+        if self.kind == "join-columns":
+            left, right = (in_columns(stage) for stage in stages)
+            found = left.join(right.select("k", "ts", other="n"), on="k", within=WITHIN_MS / 1000, suffix="_right")
+            rows = found.to_rows().map(pair_of_columns)
+        elif self.kind == "join":
             rows = stages[0].join(stages[1], key_of, key_of, pair, within=WITHIN_MS / 1000, how="outer")
         else:
             rows = WINDOWS[self.kind][0](stages[0], late)
@@ -284,7 +354,10 @@ class Streaming:
 
     def complaint(self) -> str:
         """Compare the files with the interpreter; empty when they are the same."""
-        wanted = pairs_of(*self.streams) if self.kind == "join" else WINDOWS[self.kind][1](*self.streams)
+        if self.kind in JOINS:
+            wanted = pairs_of(*self.streams, how="outer" if self.kind == "join" else "inner")
+        else:
+            wanted = WINDOWS[self.kind][1](*self.streams)
         return "; ".join(
             f"{part}: {wrong}"
             for part, rows in zip(("out", "late"), wanted, strict=True)
