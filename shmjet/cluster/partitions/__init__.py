@@ -1,0 +1,1 @@
+"""Where partitions lie: the table of their replicas, and the least moves after members come and go. Pure."""
