@@ -12,9 +12,11 @@ import itertools
 import random
 from collections.abc import Callable
 
-from shmjet.cluster.membership.events import State, ViewInstalled, WasFenced
+from shmjet.cluster.membership.events import PartitionsLost, State, TableInstalled, ViewInstalled, WasFenced
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import MembershipMessage, Peer, View
+from shmjet.cluster.partitions.table import Version
+from tests.cluster.simulated_data import PARTITIONS, SimulatedData
 
 TICK_S = 0.25
 QUIET_S = 9.0
@@ -38,6 +40,7 @@ class Node:
         self.held: list[MembershipMessage] = []
         self.gone_for_me: set[str] = set()
         self.epoch = 0
+        self.version: Version = (0, 0)
         self.uuid = ""
         """The identity at the time of the event that is looked at: it may have changed since."""
 
@@ -47,9 +50,17 @@ class Node:
 
     def start(self) -> None:
         peer = Peer(self.simulation.identity(), self.address, 1)
-        self.member = Membership(peer, self.seeds, 271, self.simulation.identity, self.simulation.now)
+        self.member = Membership(
+            peer,
+            self.seeds,
+            PARTITIONS,
+            self.simulation.identity,
+            self.simulation.now,
+            backups=self.simulation.backups,
+            holds_data=True,
+        )
         self.generation += 1
-        self.paused_until, self.epoch, self.uuid = 0.0, 0, peer.uuid
+        self.paused_until, self.epoch, self.uuid, self.version = 0.0, 0, peer.uuid, (0, 0)
         self.held.clear()
         self.gone_for_me.clear()
         self.simulation.at(self.simulation.now, self.tick, self.generation)
@@ -73,6 +84,7 @@ class Node:
             self.member.receive(message, now)
         self.member.tick(now)
         self.settle()
+        self.simulation.data.write(self)
         if self.member is not None:
             self.simulation.at(now + TICK_S, self.tick, generation)
 
@@ -95,20 +107,39 @@ class Node:
         """Send what the member wants to say, and check what it has come to believe."""
         member = self.member
         assert member is not None
-        for event in member.take_events():
-            if isinstance(event, ViewInstalled):
+        events = member.take_events()
+        for event in sorted(events, key=lambda event: isinstance(event, TableInstalled)):  # then losses are known
+            if isinstance(event, TableInstalled):
+                self.check_table(event)
+            elif isinstance(event, PartitionsLost):
+                self.simulation.note(f"{self.address}: partitions {event.partitions} are lost")
+                self.simulation.data.lost(event.partitions, self)
+            elif isinstance(event, ViewInstalled):
                 self.check(event.view)
+                self.simulation.data.view_installed(event, self.uuid)
                 self.gone_for_me.update(peer.uuid for peer in (*event.lost, *event.left))
                 self.simulation.removals += len(event.lost)
             elif isinstance(event, WasFenced):
                 self.simulation.fencings += 1
                 self.uuid = event.me.uuid
+                self.version = (0, 0)
                 self.epoch = 0  # under a new identity it may join the members that had lost it
                 self.gone_for_me.clear()
         for address, message in member.take_messages():
             self.simulation.transmit(self, address, message)
         if member.state is State.LEFT:
             self.kill()
+
+    def check_table(self, event: TableInstalled) -> None:
+        table = event.table
+        if table.version <= self.version:
+            self.simulation.broken(f"{self.address} goes from table {self.version} to {table.version}")
+        self.version = table.version
+        assert self.member is not None
+        if self.member.table is table and self.member.me.uuid == self.uuid:  # else it has gone on since
+            if self.member.view is None or table.epoch != self.member.view.epoch:
+                self.simulation.broken(f"{self.address} has a table of epoch {table.epoch}, in view {self.member.view}")
+            self.simulation.data.table_installed(table, self)
 
     def check(self, view: View) -> None:
         simulation = self.simulation
@@ -152,6 +183,8 @@ class Simulation:
         self._double = 0.0
         self._cut: set[tuple[str, str]] = set()
         self._clogged: dict[tuple[str, str], list[MembershipMessage]] = {}
+        self.backups = seed % 3
+        self.data = SimulatedData(self)
         count = size if size is not None else self.random.choice([2, 3, 3, 3, 4, 5])
         addresses = [f"10.0.0.{place}:5701" for place in range(1, count + 1)]
         self.random.shuffle(addresses)
@@ -216,6 +249,11 @@ class Simulation:
         for _ in range(copies):
             self.at(self.now + self._delay * (0.5 + self.random.random()), receiver.deliver, message)
 
+    def connects(self, sender: str, receiver: str) -> bool:
+        """Say whether messages go both ways now."""
+        pairs = {(sender, receiver), (receiver, sender)}
+        return pairs.isdisjoint(self._cut) and pairs.isdisjoint(self._clogged)
+
     def cut(self, apart: set[str], *, one_way: bool = False) -> None:
         for a in self.nodes:
             for b in self.nodes:
@@ -263,6 +301,13 @@ class Simulation:
                 self.broken(f"{node.address} is {member.state.name}")
             elif set(member.view.uuids) != wanted:
                 self.broken(f"{node.address} is in a view of {member.view.uuids}, not of {sorted(wanted)}")
+        tables = {node.member.table for node in alive if node.member is not None}
+        if len(tables) > 1 or None in tables:
+            self.broken(f"the members have {len(tables)} tables of partitions")
+        for table in tables:
+            assert table is not None
+            if not table.is_settled:
+                self.broken(f"not all partitions are where they should be: {table}")
 
     def shake(self, delay: float, drop: float, double: float) -> None:
         self._delay, self._drop, self._double = delay, drop, double

@@ -12,6 +12,7 @@ from shmjet.cluster.membership.events import JoinFailed, State, ViewInstalled, W
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import (
     Accept,
+    AcceptTable,
     Fenced,
     Heartbeat,
     Install,
@@ -19,9 +20,11 @@ from shmjet.cluster.membership.views import (
     Peer,
     Probe,
     Propose,
+    ProposeTable,
     Reject,
     View,
 )
+from shmjet.cluster.partitions.table import Change, Event, Holder, PartitionTable
 from tests.cluster.simulation import Simulation
 
 
@@ -268,7 +271,7 @@ def test_members_with_and_without_code_of_clients_do_not_mix() -> None:
 def test_one_alone_founds_a_cluster_at_once() -> None:
     member = Membership(Peer("me", "10.0.0.1:1", 1), [], 271, str, 0.0)
     member.tick(0.0)
-    (event,) = member.take_events()
+    event, _ = member.take_events()
     assert isinstance(event, ViewInstalled)
     assert event.view == view_of(1, member.me)
 
@@ -413,3 +416,84 @@ def test_the_time_without_a_link_is_no_part_of_the_search() -> None:
     assert [address for address, _ in member.take_messages()] == ["host:1"]
     member.tick(23.0)
     assert member.view is not None
+
+
+# -- the table of partitions ----------------------------------------------------------------------------------------
+
+
+def tables(simulation: Simulation) -> set[PartitionTable | None]:
+    return {member.table for member in members(simulation)}
+
+
+def agreed(simulation: Simulation) -> PartitionTable:
+    """Return the table that all members have, once every partition is where it should be."""
+    until(simulation, lambda: len(tables(simulation)) == 1 and all(t and t.is_settled for t in tables(simulation)), 20)
+    (table,) = tables(simulation)
+    assert table is not None
+    return table
+
+
+def with_a_backup(size: int) -> Simulation:
+    """Return a quiet cluster with one backup of each partition."""
+    for seed in range(1, 300, 3):
+        simulation = Simulation(seed, size=size, faults=0)
+        if all(len(node.seeds) == size for node in simulation.nodes.values()):
+            simulation.up_to(4.0)
+            assert simulation.backups == 1
+            return simulation
+    raise AssertionError("no seed lists all members")
+
+
+def test_members_copy_and_hand_over_until_all_partitions_are_where_they_should_be() -> None:
+    table = agreed(with_a_backup(3))
+    assert all(len(owners) == 2 for owners in table.owners())
+    assert sorted(table.primaries().count(place) for place in range(3)) == [1, 2, 2]
+
+
+def test_the_view_without_a_member_brings_the_promotion_of_its_backups() -> None:
+    simulation = with_a_backup(3)
+    before = agreed(simulation)
+    victim = members(simulation)[0]
+    simulation.nodes[victim.me.address].kill()
+    rest = [node.member for node in simulation.members() if node.member is not None]
+    until(simulation, lambda: all(m.view and m.view.find(victim.me.uuid) is None for m in rest), 5)
+    for member in rest:  # without waiting for anything else
+        assert member.view is not None
+        assert member.table is not None
+        assert member.table.epoch == member.view.epoch
+        for owners, now in zip(before.owners(), member.table.owners(), strict=True):
+            assert now[0] == next(uuid for uuid in owners if uuid != victim.me.uuid)
+
+
+def test_without_data_the_table_of_a_view_is_in_place_at_once() -> None:
+    member = Membership(Peer("me", "10.0.0.1:1", 1), [], 271, str, 0.0)
+    member.tick(0.0)
+    member.receive(JoinRequest(Peer("you", "10.0.0.2:1", 1), 271, 0, 0), 0.1)
+    proposal = next(m for _, m in member.take_messages() if isinstance(m, Propose))
+    member.receive(Accept("you", proposal.view.epoch), 0.2)
+    table = member.table
+    assert table is not None
+    assert table.is_settled
+    assert abs(table.primaries().count(0) - table.primaries().count(1)) == 1
+    install = next(m for _, m in member.take_messages() if isinstance(m, Install))
+    assert install.table == table
+
+
+def test_a_member_that_has_accepted_another_view_accepts_no_table() -> None:
+    """Its proposer has been told which table is the newest here: that must stay true."""
+    member = member_of(OLD, YOUNG)
+    view = member.view
+    assert view is not None
+    holders = [Holder(uuid, f"host of {uuid}") for uuid in view.uuids]
+    table = PartitionTable.first(8, 3, holders, 1)
+    newer = View(8, view.members, view.since)
+    member.receive(Propose("old", newer), 0.1)
+    member.receive(Install("old", newer, table), 0.1)
+    member.take_messages()
+    changed = table.changed([Change(Event.STALE, 0, table.owners()[0][1])])
+    member.receive(ProposeTable("old", changed), 0.2)
+    assert (OLD.address, AcceptTable("me", 8, 1)) in member.take_messages()
+    member.receive(Propose("old", View(9, view.members, view.since)), 0.3)
+    again = changed.changed([Change(Event.SYNCED, 0, table.owners()[0][1])])
+    member.receive(ProposeTable("old", again), 0.4)
+    assert member.take_messages() == [(OLD.address, Accept("me", 9, (8, 1), table)), (OLD.address, Reject("me", 9))]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from shmjet.cluster.membership.roster import Roster
 from shmjet.cluster.membership.views import Fenced, Install, JoinRefused, JoinRequest, Peer, Redirect, View
+from shmjet.cluster.partitions.table import PartitionTable
 
 
 @dataclass
@@ -60,7 +61,14 @@ class Candidates:
 
 
 def answer_to(
-    request: JoinRequest, me: Peer, partition_count: int, roster: Roster, now: float, *, allow_code: bool = True
+    request: JoinRequest,
+    me: Peer,
+    partition_count: int,
+    roster: Roster,
+    table: PartitionTable | None,
+    now: float,
+    *,
+    allow_code: bool = True,
 ) -> Install | Fenced | JoinRefused | Redirect | None:
     """Return a member's answer to a candidate; None where it is for this member to take it in.
 
@@ -69,6 +77,7 @@ def answer_to(
         me: this member, which is in a view.
         partition_count: of the cluster.
         roster: this member's view.
+        table: of partitions, in force with that view.
         now: seconds.
         allow_code: whether the members of the cluster take code from clients.
     """
@@ -88,7 +97,7 @@ def answer_to(
         )
         return JoinRefused(me, text)
     if view.find(peer.uuid) is not None:
-        return Install(me.uuid, view)
+        return Install(me.uuid, view, table)
     if 0 < request.since <= view.epoch:
         # It had accepted a view that never reached it: others may have had it in theirs, and lost it since.
         return Fenced(me.uuid, peer.uuid, view.epoch)

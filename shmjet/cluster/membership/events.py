@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from shmjet.cluster.membership.failure_detector import DetectorSettings, detector_for
 from shmjet.cluster.membership.views import Peer, View
+from shmjet.cluster.partitions.table import PartitionTable
 
 
 class State(enum.Enum):
@@ -65,6 +66,20 @@ class ViewInstalled:
 
 
 @dataclass(frozen=True)
+class TableInstalled:
+    """There is a new table of partitions: of a new view, which has been reported before, or of the same one."""
+
+    table: PartitionTable
+
+
+@dataclass(frozen=True)
+class PartitionsLost:
+    """No member has all of these partitions any more: they begin anew, empty. Reported where the view was proposed."""
+
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class WasIsolated:
     """We have lost touch with these, which is more than half; what they took part in has failed."""
 
@@ -91,4 +106,4 @@ class HasLeft:
     """The others know that we go."""
 
 
-Event = ViewInstalled | WasIsolated | WasFenced | JoinFailed | HasLeft
+Event = ViewInstalled | TableInstalled | PartitionsLost | WasIsolated | WasFenced | JoinFailed | HasLeft

@@ -15,7 +15,7 @@ and what they promise. No clock, no randomness and no I/O in here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -26,7 +26,9 @@ from shmjet.cluster.membership.events import (
     HasLeft,
     JoinFailed,
     MembershipSettings,
+    PartitionsLost,
     State,
+    TableInstalled,
     ViewInstalled,
     WasFenced,
     WasIsolated,
@@ -34,6 +36,7 @@ from shmjet.cluster.membership.events import (
 from shmjet.cluster.membership.presence import Presence
 from shmjet.cluster.membership.roster import Roster
 from shmjet.cluster.membership.split_brain import MergeDecision, resolve
+from shmjet.cluster.membership.table_agreement import TableAgreement, TableMessage
 from shmjet.cluster.membership.view_agreement import Agreement
 from shmjet.cluster.membership.views import (
     Accept,
@@ -53,6 +56,7 @@ from shmjet.cluster.membership.views import (
     View,
     Waiting,
 )
+from shmjet.cluster.partitions.table import Change, PartitionTable
 
 
 class Membership:
@@ -65,6 +69,8 @@ class Membership:
         new_identity: makes a uuid.
         now: seconds of a clock that never goes back.
         allow_code: whether this member takes code from clients; has to be the same in all members.
+        backups: how many of each partition there should be; has to be the same in all members.
+        holds_data: partitions hold data, so that they move only when it is reported that they were copied.
     """
 
     def __init__(
@@ -77,6 +83,8 @@ class Membership:
         settings: MembershipSettings | None = None,
         *,
         allow_code: bool = True,
+        backups: int = 0,
+        holds_data: bool = False,
     ) -> None:
         self.me = me
         self.state = State.JOINING
@@ -91,12 +99,14 @@ class Membership:
         self._next_heartbeat = now
         self._next_probe = now
         self._agreement = Agreement()
+        self._tables = TableAgreement(partition_count, backups, holds_data=holds_data)
         self._reset(now)
 
     def _reset(self, now: float) -> None:
         """Begin to look for a cluster."""
         self.state = State.JOINING
         self._agreement.forget()
+        self._tables.forget()
         self._presence = Presence(self._settings.detector, self._settings.complaint_grace)
         self._roster = Roster(self.me.uuid, self._presence)
         self._candidates = Candidates()
@@ -119,6 +129,11 @@ class Membership:
     def view(self) -> View | None:
         """The view that is in force, None before the first."""
         return self._roster.view
+
+    @property
+    def table(self) -> PartitionTable | None:
+        """The table of partitions that is in force, of the same epoch as the view."""
+        return self._tables.table
 
     @property
     def is_coordinator(self) -> bool:
@@ -205,6 +220,7 @@ class Membership:
                 self._next_heartbeat = now + self._settings.detector.heartbeat_interval
                 self._beat(now)
                 self._repeat_proposal()
+                self._repeat_tables()
             self._probe(now)
             self._consider(now)
 
@@ -223,7 +239,7 @@ class Membership:
                 self._send(address, request)
         if self._search.may_found(now):
             epoch = self._agreement.highest + 1
-            self._install(View(epoch, (self.me,), (self._agreement.since or epoch,)), now)
+            self._install_first(View(epoch, (self.me,), (self._agreement.since or epoch,)), now)
 
     def _join_request(self) -> JoinRequest:
         epoch, since = self._agreement.highest, self._agreement.since
@@ -252,7 +268,15 @@ class Membership:
             return
         if self.view is None or self.state is not State.MEMBER:
             return
-        answer = answer_to(message, self.me, self._partition_count, self._roster, now, allow_code=self._allow_code)
+        answer = answer_to(
+            message,
+            self.me,
+            self._partition_count,
+            self._roster,
+            self._tables.table,
+            now,
+            allow_code=self._allow_code,
+        )
         if answer is not None:
             self._send(peer.address, answer)
             return
@@ -267,7 +291,8 @@ class Membership:
     def _beat(self, now: float) -> None:
         assert self.view is not None
         suspects = tuple(peer.uuid for peer in self._roster.others if self._presence.is_silent(peer.uuid, now))
-        self._tell_others(Heartbeat(self.me.uuid, self.view.epoch, suspects))
+        table = self._tables.table
+        self._tell_others(Heartbeat(self.me.uuid, self.view.epoch, suspects, 0 if table is None else table.stamp))
 
     def _on_heartbeat(self, message: Heartbeat, now: float) -> None:
         view = self.view
@@ -280,7 +305,9 @@ class Membership:
         self._presence.heard(message.sender, now)
         self._presence.complains(message.sender, message.suspects, now)
         if message.epoch < view.epoch:
-            self._send(peer.address, Install(self.me.uuid, view))
+            self._send(peer.address, Install(self.me.uuid, view, self._tables.table))
+        elif message.epoch == view.epoch and (newer := self._tables.catch_up(message.stamp, self.me.uuid)) is not None:
+            self._send(peer.address, newer)
 
     # -- changing the view --------------------------------------------------------------------------------------
 
@@ -301,18 +328,19 @@ class Membership:
         coming = self._candidates.outside(view)
         members = (*staying, *(candidate.peer for candidate in coming))
         since = (*(view.since_of(peer.uuid) for peer in staying), *(candidate.since for candidate in coming))
-        if members == view.members:
+        if members == view.members and not self._tables.wants_view:
             self._agreement.withdraw()
         elif not self._agreement.proposes(members, since):
             epoch = 1 + max(view.epoch, self._agreement.highest, *(candidate.epoch for candidate in coming))
             for candidate in coming:
                 candidate.since = candidate.since or epoch
+            self._tables.forget_votes()
             self._agreement.propose(View(epoch, members, tuple(s or epoch for s in since)), self.me.uuid)
             self._repeat_proposal()
             self._check_accepted(now)
 
     def _repeat_proposal(self) -> None:
-        for peer, message in self._agreement.unanswered(self.me.uuid):
+        for peer, message in self._agreement.unanswered(self.me.uuid, self._tables.newest):
             self._send(peer.address, message)
 
     def _on_propose(self, message: Propose, now: float) -> None:
@@ -323,27 +351,37 @@ class Membership:
         if proposer is not None and view is not None and view.find(message.sender) is None:
             self._refuse(message.sender, proposed.epoch, proposer.address)
             return
-        for address, answer in self._agreement.answers(message, self._join_request(), self._roster, now):
+        tables = self._tables.vote(self.me.uuid), self._tables.newer_than(message.table)
+        for address, answer in self._agreement.answers(message, self._join_request(), self._roster, tables, now):
             self._send(address, answer)
             if isinstance(answer, Accept):
                 self._search.learn(peer.address for peer in proposed.members)
                 self._search.is_hopeful(now)
 
     def _on_reject(self, message: Reject, now: float) -> None:
+        if self._tables.has_proposal and self.view is not None and message.epoch > self.view.epoch:
+            self._tables.wants_view = True
         if self._agreement.rejected(message) and self.state is State.MEMBER:
             self._consider(now)
 
     def _on_accept(self, message: Accept, now: float) -> None:
-        self._agreement.accepted(message)
+        if self._agreement.accepted(message):
+            self._tables.learn(message)
         self._check_accepted(now)
 
     def _check_accepted(self, now: float) -> None:
         view = self._agreement.take_agreed()
         if view is not None:
-            for peer in view.members:
-                if peer.uuid != self.me.uuid:
-                    self._send(peer.address, Install(self.me.uuid, view))
-            self._install(view, now)
+            self._install_first(view, now)
+
+    def _install_first(self, view: View, now: float) -> None:
+        """Install a view that is in force from now on, with the table of partitions that follows, and tell it."""
+        table, lost = self._tables.following(view, self.me.uuid)
+        for peer in view.members:
+            self._send(peer.address, Install(self.me.uuid, view, table))
+        self._install(view, table, now)
+        if lost:
+            self._events.append(PartitionsLost(tuple(lost)))
 
     def _on_install(self, message: Install, now: float) -> None:
         new, view = message.view, self.view
@@ -356,9 +394,9 @@ class Membership:
             # them, and those in the one are lost to the other: we can go on with neither under this identity.
             self._fence(now, next(peer.address for peer in new.members if peer.uuid == message.sender))
         else:
-            self._install(new, now)
+            self._install(new, message.table, now)
 
-    def _install(self, view: View, now: float) -> None:
+    def _install(self, view: View, table: PartitionTable | None, now: float) -> None:
         before = self.view
         old = before.members if before is not None else ()
         uuids = {peer.uuid for peer in old}
@@ -366,6 +404,7 @@ class Membership:
         self._roster.view = view
         self.state = State.MEMBER
         self._agreement.entered(view, self.me.uuid)
+        self._tables.install(table)
         self._search.learn(peer.address for peer in (*old, *view.members))
         self._candidates.drop_members(view)
         self._search.unreachable -= {peer.address for peer in view.members}
@@ -375,6 +414,35 @@ class Membership:
         self._presence.follow(self._roster.others, now)
         self._next_heartbeat = now
         self._events.append(ViewInstalled(view, before, joined, lost, left))
+        self._table_installed()
+
+    # -- changing the table of partitions -------------------------------------------------------------------------
+
+    def report(self, changes: Iterable[Change]) -> None:
+        """Report changes of replicas whose primary this member has to the coordinator.
+
+        It is repeated until the table shows it, and holds for the view in force.
+        """
+        self._tables.report(changes)
+        self._repeat_tables()
+
+    def _repeat_tables(self) -> None:
+        if self.view is not None and self.state is State.MEMBER:
+            self._say_about_table(self._tables.repeat(self.view, self.me.uuid, self._agreement.promised))
+
+    def _on_table_message(self, message: TableMessage, _now: float) -> None:
+        if self.view is not None:
+            self._say_about_table(self._tables.take(message, self.view, self.me.uuid, self._agreement.promised))
+
+    def _say_about_table(self, messages: Iterable[tuple[str, MembershipMessage]]) -> None:
+        for address, message in messages:
+            self._send(address, message)
+        self._table_installed()
+
+    def _table_installed(self) -> None:
+        table = self._tables.take_installed()
+        if table is not None:
+            self._events.append(TableInstalled(table))
 
     # -- being out ----------------------------------------------------------------------------------------------
 
@@ -494,4 +562,5 @@ _TAKERS: dict[type, Callable[[Membership, Any, float], None]] = {
     Fenced: Membership._on_fenced,
     Probe: Membership._on_probe,
     Disband: Membership._on_disband,
+    **dict.fromkeys(get_args(TableMessage), Membership._on_table_message),
 }

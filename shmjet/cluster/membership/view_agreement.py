@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from shmjet.cluster.membership.roster import Roster
 from shmjet.cluster.membership.views import Accept, Fenced, JoinRequest, Peer, Propose, Reject, View
+from shmjet.cluster.partitions.table import PartitionTable, Version
 
 
 class Agreement:
@@ -29,6 +30,11 @@ class Agreement:
         self._promised: tuple[int, str] = (0, "")
         self._proposal: View | None = None
         self._accepted: set[str] = set()
+
+    @property
+    def promised(self) -> int:
+        """The newest epoch that it has accepted, by itself or of another member; 0 for none."""
+        return self._promised[0]
 
     def saw(self, epoch: int) -> None:
         """Note that there is such an epoch."""
@@ -58,17 +64,19 @@ class Agreement:
         """Propose nothing any more."""
         self._proposal = None
 
-    def unanswered(self, me: str) -> Iterator[tuple[Peer, Propose]]:
-        """Yield each member to ask, or to ask once more, with the question."""
+    def unanswered(self, me: str, table: Version) -> Iterator[tuple[Peer, Propose]]:
+        """Yield each member to ask, or to ask once more, with the question and the newest table that is known here."""
         if self._proposal is not None:
             for peer in self._proposal.members:
                 if peer.uuid not in self._accepted:
-                    yield peer, Propose(me, self._proposal)
+                    yield peer, Propose(me, self._proposal, table)
 
-    def accepted(self, message: Accept) -> None:
-        """Take a yes."""
-        if self._proposal is not None and message.epoch == self._proposal.epoch:
-            self._accepted.add(message.sender)
+    def accepted(self, message: Accept) -> bool:
+        """Take a yes; returns whether it is to the proposal that is under way."""
+        if self._proposal is None or message.epoch != self._proposal.epoch:
+            return False
+        self._accepted.add(message.sender)
+        return True
 
     def rejected(self, message: Reject) -> bool:
         """Take a no; returns whether the proposal was overtaken by another one, and is withdrawn."""
@@ -89,7 +97,12 @@ class Agreement:
     # -- answering ----------------------------------------------------------------------------------------------
 
     def answers(
-        self, message: Propose, request: JoinRequest, roster: Roster, now: float
+        self,
+        message: Propose,
+        request: JoinRequest,
+        roster: Roster,
+        tables: tuple[Version, PartitionTable | None],
+        now: float,
     ) -> Iterator[tuple[str, Accept | Reject | Fenced | JoinRequest]]:
         """Yield what to say about a proposal of a view with this member in it, and to which addresses.
 
@@ -99,6 +112,7 @@ class Agreement:
             message: of a member that is in both views, where there is one.
             request: how this member would ask to join now.
             roster: the view that is in force.
+            tables: what an `Accept` says of the tables of partitions.
             now: seconds.
         """
         me, proposed, view = request.peer.uuid, message.view, roster.view
@@ -106,7 +120,7 @@ class Agreement:
         if proposer is None:
             return
         if proposed == view:
-            yield proposer.address, Accept(me, proposed.epoch)
+            yield proposer.address, Accept(me, proposed.epoch, *tables)
         elif view is not None and message.sender != roster.leader(now).uuid:
             return  # we hear an older member: either the sender will change its mind, or our view changes
         elif self._is_overtaken(message, 0 if view is None else view.epoch):
@@ -121,7 +135,7 @@ class Agreement:
             self._promised = (proposed.epoch, message.sender)
             self.saw(proposed.epoch)
             self._proposal = None
-            yield proposer.address, Accept(me, proposed.epoch)
+            yield proposer.address, Accept(me, proposed.epoch, *tables)
 
     def _is_overtaken(self, message: Propose, present: int) -> bool:
         epoch = message.view.epoch

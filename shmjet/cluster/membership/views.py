@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from shmjet.cluster.partitions.table import NO_TABLE, Change, PartitionTable, Version
+
 
 class Peer(msgspec.Struct, frozen=True, array_like=True):
     """One member as others know it.
@@ -104,6 +106,8 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True, array_like=True):
     sender: str
     epoch: int
     suspects: tuple[str, ...]
+    stamp: int = 0
+    """Of the table in force."""
 
 
 class Propose(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -111,6 +115,8 @@ class Propose(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     sender: str
     view: View
+    table: Version = NO_TABLE
+    """The newest table that the sender has accepted."""
 
 
 class Accept(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -118,6 +124,10 @@ class Accept(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     sender: str
     epoch: int
+    newest: Version = NO_TABLE
+    """The newest table that may be in force, as far as the sender knows."""
+    table: PartitionTable | None = None
+    """The one in force at the sender, where it is newer than what the proposer knows of."""
 
 
 class Reject(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -128,10 +138,11 @@ class Reject(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Install(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """All who are in it have accepted: this is the view now."""
+    """All who are in it have accepted: this is the view now, with its table of partitions."""
 
     sender: str
     view: View
+    table: PartitionTable | None = None
 
 
 class Leave(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -165,6 +176,40 @@ class Disband(msgspec.Struct, frozen=True, tag=True, array_like=True):
     address: str
 
 
+class ReplicaReport(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: changes of replicas of partitions whose primary I have.
+
+    `number` grows with each report of a member.
+    """
+
+    sender: str
+    epoch: int
+    number: int
+    changes: tuple[Change, ...]
+
+
+class ProposeTable(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """From the coordinator of the view in force: shall this be its table of partitions?"""
+
+    sender: str
+    table: PartitionTable
+
+
+class AcceptTable(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Yes: the proposer of the next view will hear of it from me."""
+
+    sender: str
+    epoch: int
+    stamp: int
+
+
+class InstallTable(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """All members of the view have accepted: this is its table now."""
+
+    sender: str
+    table: PartitionTable
+
+
 MembershipMessage = (
     JoinRequest
     | Redirect
@@ -179,4 +224,8 @@ MembershipMessage = (
     | Fenced
     | Probe
     | Disband
+    | ReplicaReport
+    | ProposeTable
+    | AcceptTable
+    | InstallTable
 )
