@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PARTITIONS = 5
 WORK_S = 0.3
 """How long a copy or a hand-over takes."""
+SLOW = 0.05
+"""How often a backup does not take a write although it could."""
 Key = tuple[int, tuple[str, ...]]
 
 
@@ -105,9 +107,13 @@ class SimulatedData:
         view = key_of(_view(node))
         synced = set(table.owners()[partition][1:])
         backups = synced | self._waited_for[node.uuid, partition]
-        silent = [uuid for uuid in sorted(backups) if not self._reaches(node, uuid, table.epoch)]
+        random = self._simulation.random
+        slow = 0.0 if self._simulation.is_healed else SLOW
+        silent = [
+            uuid for uuid in sorted(backups) if not self._reaches(node, uuid, table.epoch) or random.random() < slow
+        ]
         if silent:
-            if self._simulation.random.random() < 0.5:  # its patience is at an end
+            if random.random() < 0.5:  # its patience is at an end
                 stale = [uuid for uuid in silent if uuid in synced]
                 self._stale.update((uuid, partition, table.epoch) for uuid in stale)
                 self._report(node, [Change(Event.STALE, partition, uuid) for uuid in stale])

@@ -174,6 +174,7 @@ class Simulation:
         self.views: dict[int, list[View]] = {}
         self.removals = 0
         self.fencings = 0
+        self.is_healed = False
         self.trace: list[str] = []
         self._queue: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
         self._order = itertools.count()
@@ -275,6 +276,7 @@ class Simulation:
 
     def heal(self) -> None:
         """End all that goes wrong. The dead stay dead, but for one at an address by which others find each other."""
+        self.is_healed = True
         self._delay, self._drop, self._double = 0.002, 0.0, 0.0
         self._cut.clear()
         for pair in list(self._clogged):

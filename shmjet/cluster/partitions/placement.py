@@ -97,11 +97,13 @@ class _Placement:
 
         spread = Spread[tuple[int, Held]](self._members, self._copies, cost, fits, self._rank)
         for partition, held in enumerate(self._held):
+            kind = planned[partition], held
+            costs = {member: cost(kind, member) for member in held}
             staying: list[int] = []
-            for member in sorted(held, key=lambda member: member != planned[partition]):
-                if len(staying) < self._copies and fits((0, ()), frozenset(staying), member):
+            for member in sorted(held, key=costs.__getitem__):
+                if len(staying) < self._copies and fits(kind, frozenset(staying), member):
                     staying.append(member)
-            spread.put(partition, (planned[partition], held), staying)
+            spread.put(partition, kind, staying)
         found = spread.level()
         return [found[partition] for partition in range(len(self._held))]
 

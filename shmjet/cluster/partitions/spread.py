@@ -59,7 +59,7 @@ class Spread(Generic[Kind]):
         self._missing = 0
 
     def put(self, item: int, kind: Kind, places: Iterable[int]) -> None:
-        """Add an item that is on these members, `copies` at most."""
+        """Add an item that is on these members, `copies` at most. They have to be the cheapest for it."""
         there = frozenset(places)
         self._groups.setdefault((kind, there), []).append(item)
         self._missing += self._copies - len(there)
@@ -78,36 +78,40 @@ class Spread(Generic[Kind]):
 
     def _fill(self) -> bool:
         """Put missing copies on the emptiest member that can have some; False where none can."""
-        paths = _Paths(self._best_edges(), [self._outside], self._outside + 1)
-        found = [member for member in self._members if member in paths]
-        if not found:
-            return False
-        target = min(found, key=lambda member: (self._loads[member], paths.cost(member), member))
-        self._move(paths.to(target), max(1, self._missing // len(self._members)))
-        return True
+        edges = self._best_edges()
+        paths = self._paths(edges, [self._outside])
+        count = max(1, self._missing // len(self._members))
+        return any(
+            self._move(paths.to(member), count) or self._move(_direct(edges, self._outside, member), count)
+            for member in self._in_order(paths, self._members)
+        )
 
     def _even_out(self) -> bool:
         """Move items from fuller members to emptier ones, or have two loads change places where that costs less."""
         edges = self._best_edges()
-        loads = sorted(set(self._loads), reverse=True)
-        for difference in (2, 1):
-            for load in loads:
-                paths = _Paths(edges, [m for m in self._members if self._loads[m] == load], self._outside + 1)
-                found = [
-                    member
-                    for member in self._members
-                    if member in paths
-                    and (
-                        self._loads[member] <= load - 2
-                        if difference == 2
-                        else self._loads[member] == load - 1 and paths.cost(member) < 0
-                    )
-                ]
-                if found:
-                    target = min(found, key=lambda member: (self._loads[member], paths.cost(member), member))
-                    self._move(paths.to(target), max(1, (load - self._loads[target]) // 2))
+        full = {
+            load: self._paths(edges, [member for member in self._members if self._loads[member] == load])
+            for load in sorted(set(self._loads), reverse=True)
+        }
+        for load, paths in full.items():
+            emptier = [member for member in self._members if self._loads[member] <= load - 2]
+            for member in self._in_order(paths, emptier):
+                if self._move(paths.to(member), (load - self._loads[member]) // 2):
+                    return True
+        for load, paths in full.items():
+            next_to = [member for member in self._members if self._loads[member] == load - 1]
+            for member in self._in_order(paths, next_to):
+                if paths.cost(member) < 0 and self._move(paths.to(member), 1):
                     return True
         return False
+
+    def _in_order(self, paths: _Paths[Kind], members: Iterable[int]) -> list[int]:
+        """Return the members that paths reach, the emptiest first."""
+        found = [member for member in members if member in paths]
+        return sorted(found, key=lambda member: (self._loads[member], paths.cost(member), member))
+
+    def _paths(self, edges: list[Edge[Kind]], sources: list[int]) -> _Paths[Kind]:
+        return _Paths(edges, sources, self._outside + 1)
 
     def _best_edges(self) -> list[Edge[Kind]]:
         """Return the cheapest edge between any two members; of equally cheap ones the first."""
@@ -131,10 +135,13 @@ class Spread(Generic[Kind]):
                 if into not in places and self._fits(kind, rest, into):
                     yield Edge(self._cost(kind, into) - saved, out, into, group)
 
-    def _move(self, path: list[Edge[Kind]], most: int) -> None:
-        """Move as many items as there are along all edges of a path, `most` at most."""
+    def _move(self, path: list[Edge[Kind]], most: int) -> bool:
+        """Move as many items as there are along all edges of a path, `most` at most; False where there are none."""
         used = [edge.group for edge in path]
-        count = min(most, *(max(1, len(self._groups[group]) // used.count(group)) for group in used))
+        count = min((len(self._groups[group]) // used.count(group) for group in used), default=0)
+        count = min(count, most)
+        if not count:
+            return False
         for edge in path:
             kind, places = edge.group
             moving = self._groups.pop(edge.group)
@@ -149,6 +156,7 @@ class Spread(Generic[Kind]):
                 self._missing -= count
             else:
                 self._loads[edge.out] -= count
+        return True
 
 
 class _Paths(Generic[Kind]):
@@ -201,3 +209,8 @@ class _Paths(Generic[Kind]):
             path.append(edge)
             place = edge.out
         return path
+
+
+def _direct(edges: list[Edge[Kind]], out: int, into: int) -> list[Edge[Kind]]:
+    """Return the path of one edge between two places, or none."""
+    return [edge for edge in edges if (edge.out, edge.into) == (out, into)]

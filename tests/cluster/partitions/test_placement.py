@@ -20,7 +20,7 @@ def clusters(draw: st.DrawFn, most_members: int, most_partitions: int) -> tuple[
     members = draw(st.integers(1, most_members))
     backups = draw(st.integers(0, 2))
     rows = st.permutations(range(members)).flatmap(
-        lambda order: st.integers(0, min(1 + backups, members)).map(lambda size: tuple(order[:size]))
+        lambda order: st.integers(0, min(2 + backups, members)).map(lambda size: tuple(order[:size]))
     )
     held = draw(st.lists(rows, min_size=1, max_size=most_partitions))
     hosts = draw(
