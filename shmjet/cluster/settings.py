@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from shmjet.core.map_config import MapConfig
+
 SOCKET_NAME = "member.sock"
 """The member's socket in the instance's folder."""
 KEPT_RESULTS = 1000
@@ -28,9 +30,9 @@ class MemberSettings(msgspec.Struct, frozen=True):
     0 for none. `log_levels`: from which on records of shmjet's loggers, and of others, are sent to it. `stop_signals`
     end the member, too. `jobs` are its own, "module:function" by name. With `bind` it has a network, to which the
     fields behind belong; the secrets are not among them, because settings are seen in the list of processes.
-    `tells_members_apart`: members prove a secret that clients do not know. `storage` is the folder in which records of
-    jobs and snapshots outlive the member; empty: they end with it. Another member that is silent for
-    `longest_silence` seconds is lost.
+    `maps` are settings of maps by name or pattern. `tells_members_apart`: members prove a secret that clients do not
+    know. `storage` is the folder in which records of jobs and snapshots outlive the member; empty: they end with it.
+    Another member that is silent for `longest_silence` seconds is lost.
     """
 
     cluster_name: str
@@ -50,6 +52,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     stop_signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP)
     allow_code: bool = True
     jobs: dict[str, str] = {}
+    maps: dict[str, MapConfig] = {}
     bind: str | None = None
     seeds: list[str] = []
     discovery: str | None = None

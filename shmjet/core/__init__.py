@@ -15,6 +15,7 @@ from shmjet.core.expressions import Expression, literal, when
 from shmjet.core.inbox import Inbox
 from shmjet.core.job import JobConfig, JobStatus, ProcessingGuarantee
 from shmjet.core.keys import default_partitioner, partition_id
+from shmjet.core.map_config import MapConfig
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import (
     Processor,
@@ -70,6 +71,7 @@ __all__ = [
     "JobNotFoundError",
     "JobStateError",
     "JobStatus",
+    "MapConfig",
     "MemberLostError",
     "MetaSupplierContext",
     "Outbox",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shmjet.core.checks import check_at_least, not_yet, unknown_setting, with_known_settings
+from shmjet.core.map_config import MapConfig
 from shmjet.core.secret import LONGEST, MEMBER_SECRET_FILE, SECRET_FILE, read_secret
 from shmjet.data.errors import ConfigError
 
@@ -55,6 +56,10 @@ class JetConfig:
         storage: "memory" (default), or a directory in which snapshots and the records of jobs with a guarantee outlive
             the member: when it is started with it again, it goes on with these jobs. It holds no maps in this version:
             then `get_map` is a `ConfigError`.
+        maps: settings of maps, `MapConfig`s by name or pattern such as "logs-*" (default none). A map's own name counts
+            before patterns, and of these the first that fits. In a TOML file tables such as `[maps."logs-*"]`,
+            in the environment JSON: `SHMJET_MAPS='{"counts": {"journal_capacity": 1000}}'`. The same on all members.
+            With `bind` or `storage` some are refused, see `MapConfig`.
         flow_control_period: seconds between flow-control messages, above 0 (default 0.1).
         idle_min: seconds that an idle worker spins before it sleeps (default 50e-6).
         idle_max: seconds at most between two looks at something outside that cannot wake a worker (default 1e-3).
@@ -84,6 +89,7 @@ class JetConfig:
     partition_count: int = _UNSET
     backup_count: int = _UNSET
     storage: str = _UNSET
+    maps: Mapping[str, MapConfig] = _UNSET
     flow_control_period: float = _UNSET
     idle_min: float = _UNSET
     idle_max: float = _UNSET
@@ -113,6 +119,16 @@ class JetConfig:
                 "could join as a member and bring code: pass member_secret=, or set SHMJET_MEMBER_SECRET or "
                 "SHMJET_MEMBER_SECRET_FILE (`shmjet secret -o FILE` makes such a file), the same on all members"
             )
+        if self.storage != IN_MEMORY and self.maps:
+            raise ConfigError(
+                f"JetConfig.maps is set, but storage is {self.storage!r}, which holds no maps in this version"
+            )
+        for name, config in self.maps.items() if self.bind is not None else ():
+            if config.backup_count:
+                raise ConfigError(
+                    f"JetConfig.maps[{name!r}].backup_count is {config.backup_count}, but with bind there may be "
+                    "several members, and this version keeps no backups of maps on them; leave it None, or set 0"
+                )
         if self.secret is not None and self.secret == self.member_secret:
             raise ConfigError("JetConfig.member_secret must differ from secret, which clients know, too")
 
@@ -215,6 +231,12 @@ def _read_table(text: str) -> dict[str, str]:
     return dict(_pair(part) for part in _read_list(text))
 
 
+def _read_json(text: str) -> Any:
+    import json
+
+    return json.loads(text)
+
+
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
@@ -283,6 +305,24 @@ def _jobs(where: str, value: Any) -> Mapping[str, str]:
     return dict(value)
 
 
+def _maps(where: str, value: Any) -> Mapping[str, MapConfig]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} must be a mapping of names or patterns to MapConfigs, got {value!r}")
+    maps: dict[str, MapConfig] = {}
+    for name, config in value.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{where} must have names or patterns that are non-empty texts, got {name!r}")
+        if isinstance(config, Mapping):
+            try:
+                config = MapConfig(**config)
+            except (ConfigError, TypeError) as error:
+                raise ConfigError(f"{where}[{name!r}]: {error}") from error
+        if not isinstance(config, MapConfig):
+            raise ConfigError(f"{where}[{name!r}] must be a MapConfig, got {config!r:.80} ({type(config).__name__})")
+        maps[name] = config
+    return maps
+
+
 def _cores(where: str, value: Any) -> int | tuple[int, ...] | None:
     if value is None:
         return None
@@ -336,6 +376,7 @@ _FIELDS: dict[str, _Field] = {
     "partition_count": _Field(271, int, _integer(1, MOST_PARTITIONS)),
     "backup_count": _Field(1, int, not_yet(_integer(0, 6), 1, "keeps no backups of maps")),
     "storage": _Field(IN_MEMORY, str, _storage),
+    "maps": _Field({}, _read_json, _maps),
     "flow_control_period": _Field(0.1, float, _seconds(zero=False)),
     "idle_min": _Field(50e-6, float, _seconds(zero=True)),
     "idle_max": _Field(1e-3, float, _seconds(zero=False)),

@@ -111,6 +111,15 @@ class BlobStore:
                     view = view[got:]
         return parts
 
+    def size(self, name: bytes) -> int:
+        """Return the bytes of a file, 0 when it is gone."""
+        if _NAME.fullmatch(name) is None:
+            return 0
+        try:
+            return (self.folder / name.decode()).stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def delete(self, names: Iterable[bytes]) -> None:
         """Delete files; files that are gone already, and names that `write` does not make, do not matter."""
         for name in names:

@@ -24,13 +24,17 @@ from shmjet.grid.operations import (
     ReadPage,
     Replace,
     Size,
+    Sizes,
+    Swap,
     Write,
 )
+from shmjet.grid.times import times_of
+from shmjet.ipc.decode_errors import UNREADABLE
 
 MOST_ITEMS = 1 << 31
 """Items of one block, at most: more than a block can hold, and few enough that no index overflows."""
 
-OF_MAPS = (Find, FindAll, Write, Replace, Add, Pop)
+OF_MAPS = (Sizes, Find, FindAll, Write, Replace, Swap, Add, Pop)
 OF_LISTS = (Append, BlockOf)
 OF_BOTH = (Size, Drop, ReadPage)
 _BLOCKS = (COLUMNS_BLOCK, PICKLE_BLOCK, BLOB_BLOCK)
@@ -45,7 +49,8 @@ def check_operation(operation: Any, layout: Layout) -> None:
 
     Raises:
         GridError: the record is that of no map and no list, the operation is not one for its kind, a key is none of
-            such a map, or a block says a number of items that it cannot have.
+            such a map, an entry is not one or has times of its own, or a block says a number of items that it cannot
+            have.
     """
     if not 0 <= operation.environment < layout.environments:
         raise GridError(f"the store has no environment {operation.environment}")
@@ -61,9 +66,15 @@ def check_operation(operation: Any, layout: Layout) -> None:
                 if not key.startswith(NO_PREFIX):
                     raise GridError("a remote key has a prefix of its own")
                 _check_key(key[len(NO_PREFIX) :], operation.environment, layout)
+            for _, entry in operation.entries:
+                _check_entry(entry)
             for key in operation.gone:
                 _check_key(key, operation.environment, layout)
-        case Replace() | Add() | Pop():
+        case Replace() | Swap() | Add():
+            _check_key(operation.key, operation.environment, layout)
+            if operation.value is not None:
+                _check_entry(operation.value)
+        case Pop():
             _check_key(operation.key, operation.environment, layout)
         case Append():
             for count, block in operation.blocks:
@@ -84,6 +95,16 @@ def _check_key(key: bytes, environment: int, layout: Layout) -> None:
     right = partition < layout.partition_count and partition % layout.environments == environment
     if not right or INCARNATION.size + len(key) > MAX_KEY:
         raise GridError(f"{key[:40]!r} is not a key of a map in environment {environment}")
+
+
+def _check_entry(entry: bytes) -> None:
+    """Check that it is a key and a value without a trailer, which only the store gives."""
+    try:
+        times = times_of(entry)
+    except UNREADABLE as error:
+        raise GridError(f"{entry[:40]!r} is not an entry of a map: {error}") from error
+    if times is not None:
+        raise GridError("a remote entry has times of its own")
 
 
 def _check_block(count: int, block: bytes) -> None:

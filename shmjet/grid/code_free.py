@@ -28,6 +28,8 @@ from shmjet.grid.operations import (
     ReadPage,
     Replace,
     Size,
+    Sizes,
+    Swap,
     Write,
 )
 from shmjet.ipc.decode_errors import UNREADABLE
@@ -36,6 +38,7 @@ _BRINGS_NOTHING = (
     Find,
     FindAll,
     Size,
+    Sizes,
     Pop,
     Drop,
     ReadPage,
@@ -80,6 +83,8 @@ def brings_pickles(body: bytes) -> bool:
             return not all(_is_plain(entry) for _, entry in operation.entries)
         case Replace() | Add() if operation.record.startswith(MAP_RECORD):
             return not _is_plain(operation.value)
+        case Swap() if operation.record.startswith(MAP_RECORD):
+            return operation.value is not None and not _is_plain(operation.value)
         case Append() if operation.record.startswith(LIST_RECORD):
             return not all(len(block) >= BLOCK_HEAD.size and block[0] == COLUMNS_BLOCK for _, block in operation.blocks)
     return not isinstance(operation, _BRINGS_NOTHING)

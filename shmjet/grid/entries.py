@@ -23,9 +23,11 @@ import msgspec
 from shmjet._native import Codec, partition_of
 from shmjet.core.keys import canonical_bytes, canonical_tagged
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
+from shmjet.grid.changes import Event
 from shmjet.grid.errors import GridError
 from shmjet.grid.layout import MAX_TAGGED, fitting
 from shmjet.grid.pickles import ObjectCodec
+from shmjet.grid.times import TIMED, TRAILER
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -68,6 +70,7 @@ class EntryCodec:
         self._pairs = msgspec.msgpack.Decoder(list[tuple[Any, Any]], ext_hook=self._extension)
         self._value = msgspec.msgpack.Decoder(tuple[msgspec.Raw, Any], ext_hook=self._extension)
         self._keys = msgspec.msgpack.Decoder(list[tuple[Any, msgspec.Raw]], ext_hook=self._extension)
+        self._plain = msgspec.msgpack.Decoder(Any, ext_hook=self._extension)
         self._names = msgspec.msgpack.Decoder(list[Any], ext_hook=_name_of_blob)
         self._local = threading.local()
 
@@ -141,6 +144,11 @@ class EntryCodec:
     def blobs_of(self, stored: bytes) -> list[bytes]:
         """Return the names of the blobs that a stored entry needs."""
         return [part for part in self._names.decode(stored) if isinstance(part, _BlobName)]
+
+    def blobs_of_event(self, data: bytes) -> list[bytes]:
+        """Return the names of the blobs that nothing needs once this event of a journal is gone."""
+        old = Event.unpack(data).old
+        return self.blobs_of(old) if old else []
 
     def blocks(self, items: list[Any], blobs: list[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield list items as stored blocks, each with its number of items.
@@ -235,6 +243,8 @@ class EntryCodec:
             return self.objects.loads([data])
         if code == BLOB:
             return self.objects.loads(self.blobs.read(bytes(data)))
+        if code == TIMED:
+            return self._plain.decode(data[: -TRAILER.size])
         raise GridError(f"a stored entry has the unknown extension {code}; was it written by another version?")
 
 
@@ -242,5 +252,10 @@ class _BlobName(bytes):
     """Tells the name of a blob from bytes that a user stored."""
 
 
-def _name_of_blob(code: int, data: memoryview) -> _BlobName | None:
+def _name_of_blob(code: int, data: memoryview) -> Any:
+    if code == TIMED:
+        return _value_names.decode(data[: -TRAILER.size])
     return _BlobName(data) if code == BLOB else None
+
+
+_value_names = msgspec.msgpack.Decoder(Any, ext_hook=_name_of_blob)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import (
+    Callable,
     ItemsView,
     Iterable,
     Iterator,
@@ -22,14 +23,18 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
+from shmjet.core.durations import Duration, milliseconds
+from shmjet.core.map_config import PLAIN, MapConfig
 from shmjet.data.html_tables import MOST_ROWS
 from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.changes import Entry
 from shmjet.grid.collection_html import collection_html
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.read_ahead import ReadAhead
 from shmjet.grid.scan import Page, of_one_store
-from shmjet.grid.table import Entry, Once, Table
+from shmjet.grid.table import Once, Table
+from shmjet.grid.times import LONGEST_NS
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -64,10 +69,11 @@ class IMap(MutableMapping[K, V]):
         (1, ['a', 'b'], {'a': 1, 'b': 2})
     """
 
-    def __init__(self, name: str, tables: list[Table], codec: EntryCodec) -> None:
+    def __init__(self, name: str, tables: list[Table], codec: EntryCodec, config: MapConfig = PLAIN) -> None:
         self._name = name
         self._tables = tables
         self._codec = codec
+        self._config = config
         self._heads: tuple[tuple[bytes, ...], list[bytes]] = ((), [])
         self._ahead: ReadAhead | None = None
 
@@ -127,20 +133,86 @@ class IMap(MutableMapping[K, V]):
             prefix = table.prefix or table.prepare()
             table.write([(prefix + PARTITION.pack(partition) + tagged, new.stored)], with_blobs=bool(new.blobs))
 
-    def put(self, key: K, value: V) -> V | None:
+    def put(self, key: K, value: V, ttl: Duration | None = None) -> V | None:
         """Store `value` and return the value that it replaces, or None; `map[key] = value` spares reading the old one.
 
+        Args:
+            key: its place.
+            value: what is stored.
+            ttl: how long the entry lives, in seconds or as a `timedelta`, rounded to milliseconds, at least one; then
+                it is gone as if it had been removed. None: until it is removed. Every write sets this anew.
+
         Raises:
-            TypeError: key or value is None, cannot be a key, or cannot be pickled (`ItemEncodingError`).
+            TypeError: key or value is None, cannot be a key, or cannot be pickled (`ItemEncodingError`); `ttl` is not a
+                duration.
+            ConfigError: `ttl` is below a millisecond, or not finite.
 
         Example:
             >>> counts.put("a", 3)                          # doctest: +SKIP
             1
+            >>> counts.put("session", "Ann", ttl=60)        # doctest: +SKIP
+        """
+        lives = 0 if ttl is None else min(LONGEST_NS, milliseconds("ttl", ttl) * 1_000_000)
+        table, tail = self._locate(key)
+        with _Encoded(self._codec, key, value) as new:
+            old = table.replace(tail, new.stored, with_blobs=bool(new.blobs), ttl=lives)
+        return None if old is None else self._taken(old)
+
+    def replace(self, key: K, value: V) -> V | None:
+        """Store `value` if the key has one, which is returned; else store nothing and return None. Atomic.
+
+        Raises:
+            TypeError: as `put`.
+
+        Example:
+            >>> counts.replace("missing", 3), "missing" in counts  # doctest: +SKIP
+            (None, False)
         """
         table, tail = self._locate(key)
         with _Encoded(self._codec, key, value) as new:
-            old = table.replace(tail, new.stored, with_blobs=bool(new.blobs))
+            old = table.replace(tail, new.stored, with_blobs=bool(new.blobs), only_present=True)
+            if old is None:
+                new.discard()
         return None if old is None else self._taken(old)
+
+    def compute(self, key: K, fn: Callable[[V | None], V | None]) -> V | None:
+        """Store `fn(value)`, atomically: if the entry is changed meanwhile, `fn` is called again with what it is then.
+
+        `fn` runs in this process and without a lock, so it may take its time and use other maps, and it should have no
+        other effects, because it may run several times.
+
+        Args:
+            key: its place.
+            fn: gets the value, or None when there is none, and returns the new one; None removes the entry.
+
+        Returns:
+            what `fn` has returned.
+
+        Raises:
+            TypeError: as `put`.
+
+        Example:
+            >>> counts.compute("a", lambda count: (count or 0) + 1)  # doctest: +SKIP
+            4
+        """
+        table, tail = self._locate(key)
+        while True:
+            stored = table.find(tail)
+            try:
+                old = None if stored is None else self._codec.value(stored)
+            except BlobVanishedError:
+                continue
+            value = fn(old)
+            if value is None:
+                if stored is None or table.swap(tail, stored, None, with_blobs=False):
+                    self._delete_files(stored)
+                    return None
+                continue
+            with _Encoded(self._codec, key, value) as new:
+                if table.swap(tail, stored, new.stored, with_blobs=bool(new.blobs)):
+                    self._delete_files(stored)
+                    return value
+                new.discard()
 
     def put_if_absent(self, key: K, value: V) -> V | None:
         """Store `value` unless the key has one; return the value that was there, or None. Atomic.
@@ -187,7 +259,15 @@ class IMap(MutableMapping[K, V]):
         old = table.pop(tail)
         if old is None:
             raise KeyError(key)
-        self._codec.blobs.delete(self._codec.blobs_of(old))
+        self._delete_files(old)
+
+    def popitem(self) -> tuple[K, V]:
+        """Take some entry out and return it, as (key, value); KeyError when the map is empty. Atomic."""
+        for key in self:
+            value = self.pop(key, _MISSING)
+            if value is not _MISSING:
+                return key, value
+        raise KeyError(f"{self!r} is empty")
 
     # Many keys
 
@@ -278,6 +358,16 @@ class IMap(MutableMapping[K, V]):
     def size(self) -> int:
         """Return the number of entries; it is kept, not counted."""
         return sum(table.size() for table in self._tables)
+
+    def partition_sizes(self) -> dict[int, int]:
+        """Return the number of entries by partition, without partitions that are empty; it is kept, not counted.
+
+        An entry with a `ttl` counts until a write has removed it.
+        """
+        sizes: dict[int, int] = {}
+        for table in self._tables:
+            sizes.update((partition, size) for partition, size in table.sizes().items() if size)
+        return dict(sorted(sizes.items()))
 
     def __len__(self) -> int:
         return self.size()
@@ -403,8 +493,13 @@ class IMap(MutableMapping[K, V]):
     def _taken(self, stored: bytes) -> V:
         """Return the value of an entry that has left the store, and delete its blob."""
         value = self._codec.value(stored)
-        self._codec.blobs.delete(self._codec.blobs_of(stored))
+        self._delete_files(stored)
         return cast(V, value)
+
+    def _delete_files(self, stored: bytes | None) -> None:
+        """Delete the files of an entry that has left the store, unless an event of the journal has it."""
+        if stored is not None and not self._config.journal_capacity:
+            self._codec.blobs.delete(self._codec.blobs_of(stored))
 
 
 class _Encoded:

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import msgspec
 
+from shmjet.core.map_config import MapConfig
 from shmjet.grid.errors import GridError
 
-VERSION = 1
+VERSION = 2
 LAYOUT_FILE = "grid.json"
 BLOB_FOLDER = "blobs"
 ANNOUNCEMENTS_FILE = "commits"
+USES_FILE = "uses"
 RESERVE_FILE, RESERVE_SIZE = "reserve", 1 << 20
 """Room that is given up when the file system is full and a user clears a map."""
 
@@ -31,6 +33,9 @@ GARBAGE_RECORD = CATALOGUE + b"g"
 TYPE_RECORD = CATALOGUE + b"t"
 LAST_INCARNATION = CATALOGUE + b"i"
 MARKER_RECORD = CATALOGUE + b"w"
+PARTITION_RECORD = CATALOGUE + b"p"
+END_RECORD, USE_RECORD = CATALOGUE + b"e", CATALOGUE + b"u"
+"""The indexes of the entries that have times: by end, and by use."""
 
 MAX_NAME = 400
 """Bytes of UTF-8 that the name of a map or list may have."""
@@ -43,7 +48,10 @@ INCARNATION = struct.Struct(">I")
 PARTITION = struct.Struct(">H")
 INDEX = struct.Struct(">Q")
 MARK = struct.Struct(">Q")
-RECORD = struct.Struct(">IQB")
+TIME = struct.Struct(">Q")
+RECORD = struct.Struct(">IQBQI")
+FLAGS_AT = INCARNATION.size + INDEX.size
+SIZES = struct.Struct(">QQQ")
 PREFIX = INCARNATION.size + PARTITION.size
 MAX_TAGGED = MAX_KEY - PREFIX
 MOST_MAP_SIZE = 64 << 30
@@ -57,12 +65,14 @@ class Layout:
         partition_count: partitions of each map.
         environments: LMDB environments; partition p lives in environment p mod `environments`.
         map_size: most bytes that one environment may hold. Address space, not memory: the file grows as it fills.
+        maps: settings of maps, by name or pattern.
     """
 
     partition_count: int = 271
     environments: int = 8
     map_size: int = MOST_MAP_SIZE
     version: int = VERSION
+    maps: dict[str, MapConfig] = dataclasses.field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Write the layout into `folder`, whole or not at all."""
@@ -88,29 +98,60 @@ class Layout:
         return found
 
 
-@dataclasses.dataclass(frozen=True)
+HAS_BLOBS, HAS_TIMES, HAS_ENDS = 1, 2, 4
+"""Flags of a record: a value may lie in a file of its own; an entry may have a trailer, see `times`; one may end."""
+
+
+@dataclasses.dataclass
 class Record:
     """What an environment knows of one map or list.
 
     Args:
         incarnation: prefix of its keys; a new one with every `clear()`.
-        size: entries of a map in this environment, or items of a list.
-        has_blobs: whether a value may lie in a file of its own, so that a write over one has to look.
+        size: items of a list; not used by maps, whose sizes are those of their partitions.
+        flags: what a reader or writer has to look for; `HAS_BLOBS` and the others.
+        weight: bytes of the entries of a map with a limit.
+        log: prefix of the events of a map with a journal, 0 for none.
     """
 
     incarnation: int
     size: int = 0
-    has_blobs: bool = False
+    flags: int = 0
+    weight: int = 0
+    log: int = 0
 
     def pack(self) -> bytes:
-        """The 13 bytes that are stored."""
-        return RECORD.pack(self.incarnation, self.size, self.has_blobs)
+        """The 25 bytes that are stored."""
+        return RECORD.pack(self.incarnation, self.size, self.flags, self.weight, self.log)
 
     @staticmethod
     def unpack(data: bytes) -> Record:
         """The inverse of `pack`."""
-        incarnation, size, has_blobs = RECORD.unpack(data)
-        return Record(incarnation, size, bool(has_blobs))
+        return Record(*RECORD.unpack(data))
+
+
+@dataclasses.dataclass
+class Sizes:
+    """What an environment knows of one partition of a map.
+
+    Args:
+        entries: how many it has.
+        following: sequence of its next event; 0 without a journal.
+        oldest: sequence of the oldest event that may still be there.
+    """
+
+    entries: int = 0
+    following: int = 0
+    oldest: int = 0
+
+    def pack(self) -> bytes:
+        """The 24 bytes that are stored."""
+        return SIZES.pack(self.entries, self.following, self.oldest)
+
+    @staticmethod
+    def unpack(data: bytes | None) -> Sizes:
+        """The inverse of `pack`; None stands for a partition without a record."""
+        return Sizes() if data is None else Sizes(*SIZES.unpack(data))
 
 
 def record_key(kind: bytes, name: str) -> bytes:
@@ -126,6 +167,11 @@ def record_key(kind: bytes, name: str) -> bytes:
     if not 0 < len(encoded) <= MAX_NAME:
         raise ValueError(f"the name of a map or list has 1 to {MAX_NAME} bytes of UTF-8, got {len(encoded)}")
     return kind + encoded
+
+
+def name_of(record: bytes) -> str:
+    """Return the name of a map or list from its key in the catalogue."""
+    return record[len(MAP_RECORD) :].decode("utf-8", "surrogatepass")
 
 
 def fitting(tagged: bytes) -> bytes:

@@ -10,6 +10,8 @@ from typing import Annotated, Final
 
 import msgspec
 
+from shmjet.grid.times import LONGEST_NS
+
 NO_PREFIX: Final = bytes(4)
 """In front of the keys of `Write`: only the store knows the incarnation."""
 
@@ -47,6 +49,10 @@ class Size(_OnTable, frozen=True, tag=True, array_like=True):
     """`Table.size`."""
 
 
+class Sizes(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.sizes`; a dict."""
+
+
 class Write(_OnTable, frozen=True, tag=True, array_like=True):
     """`Table.write`, or `Table.write_once`, where the answer is a bool; keys begin with `NO_PREFIX`."""
 
@@ -61,6 +67,17 @@ class Replace(_OnTable, frozen=True, tag=True, array_like=True):
 
     key: bytes
     value: bytes
+    with_blobs: bool
+    ttl: Annotated[int, msgspec.Meta(ge=0, le=LONGEST_NS)] = 0
+    only_present: bool = False
+
+
+class Swap(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.swap`; a bool."""
+
+    key: bytes
+    expected: bytes | None
+    value: bytes | None
     with_blobs: bool
 
 
@@ -141,15 +158,17 @@ class KeepClass(_Operation, frozen=True, tag=True, array_like=True):
 
 
 class Describe(_Operation, frozen=True, tag=True, array_like=True):
-    """(partition count, environments) of the store."""
+    """(partition count, environments, settings of maps) of the store."""
 
 
 Operation = (
     Find
     | FindAll
     | Size
+    | Sizes
     | Write
     | Replace
+    | Swap
     | Add
     | Pop
     | Append
@@ -175,10 +194,11 @@ class PageRead(msgspec.Struct, frozen=True, array_like=True):
     has_blobs: bool
     last: bytes | None
     store: int
+    has_ends: bool = False
 
 
 _READING: Final = frozenset(
-    kind.__name__.encode() for kind in (Find, FindAll, Size, ReadPage, BlockOf, ReadBlob, LoadClass, Describe)
+    kind.__name__.encode() for kind in (Find, FindAll, Size, Sizes, ReadPage, BlockOf, ReadBlob, LoadClass, Describe)
 )
 
 

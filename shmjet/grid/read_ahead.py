@@ -70,7 +70,7 @@ class ReadAhead:
     def _fetch(self, key: Any, default: Any) -> Any:
         table, tail = self._locate(key)
         page = next(table.pages(tail, limit=self._limit), None)
-        if page is None or page.has_blobs:
+        if page is None or page.has_blobs or page.has_ends:
             self._useless = _PATIENCE
             return default
         try:

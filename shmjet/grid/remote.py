@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from shmjet.core.map_config import MapConfig, config_of
 from shmjet.grid.blobs import INLINE_LIMIT, BlobVanishedError
+from shmjet.grid.changes import Entry
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
@@ -36,12 +38,14 @@ from shmjet.grid.operations import (
     ReadPage,
     Replace,
     Size,
+    Sizes,
+    Swap,
     Write,
     WriteBlob,
 )
 from shmjet.grid.pickles import ObjectCodec
 from shmjet.grid.scan import FIRST_STEP, LAST_STEP, PAGE_ENTRIES, Page
-from shmjet.grid.table import Block, Entry, Once
+from shmjet.grid.table import Block, Once
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -70,12 +74,13 @@ class RemoteGrid:
         self._codec: EntryCodec | None = None
         self._objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
         self._environments = 0
+        self._maps: dict[str, MapConfig] = {}
 
     def get_map(self, name: str) -> IMap[Any, Any]:
         """Return the map `name`; raises as `Grid.get_map`."""
         key, codec = record_key(MAP_RECORD, name), self._known()
         tables: list[Any] = [RemoteTable(self._call, index, key) for index in range(self._environments)]
-        return IMap(name, tables, codec)
+        return IMap(name, tables, codec, config_of(name, self._maps))
 
     def get_list(self, name: str) -> IList[Any]:
         """Return the list `name`; raises as `Grid.get_list`."""
@@ -90,7 +95,8 @@ class RemoteGrid:
     def _known(self) -> EntryCodec:
         """Ask what the store is like, the first time."""
         if self._codec is None:
-            partitions, self._environments = ask(self._call, Describe(), tuple[int, int])
+            described = ask(self._call, Describe(), tuple[int, int, dict[str, MapConfig]])
+            partitions, self._environments, self._maps = described
             blobs: Any = RemoteBlobs(self._call)
             self._codec = EntryCodec(self._objects, blobs, partitions)
         return self._codec
@@ -172,6 +178,10 @@ class RemoteTable:
         """See `Table.size`."""
         return ask(self._call, Size(*self._at), int)
 
+    def sizes(self) -> dict[int, int]:
+        """See `Table.sizes`."""
+        return ask(self._call, Sizes(*self._at), dict[int, int])
+
     def write(self, entries: list[Entry], *, with_blobs: bool) -> None:
         """See `Table.write`."""
         portion: list[Entry] = []
@@ -185,9 +195,16 @@ class RemoteTable:
         if portion:
             ask(self._call, Write(*self._at, portion, with_blobs), None)
 
-    def replace(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
+    def replace(
+        self, key: bytes, value: bytes, *, with_blobs: bool, ttl: int = 0, only_present: bool = False
+    ) -> bytes | None:
         """See `Table.replace`."""
-        return ask(self._call, Replace(*self._at, key, value, with_blobs), bytes | None)  # type: ignore[arg-type]
+        operation = Replace(*self._at, key, value, with_blobs, ttl, only_present)
+        return ask(self._call, operation, bytes | None)  # type: ignore[arg-type]
+
+    def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool) -> bool:
+        """See `Table.swap`."""
+        return ask(self._call, Swap(*self._at, key, expected, value, with_blobs), bool)
 
     def add(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
         """See `Table.add`."""
@@ -220,7 +237,7 @@ class RemoteTable:
         step, skip = FIRST_STEP, False
         while True:
             page = ask(self._call, ReadPage(*self._at, low, high, step, limit, skip), PageRead)
-            yield Page(page.values, self.announced.note(), page.has_blobs, page.store)
+            yield Page(page.values, self.announced.note(), page.has_blobs, page.has_ends, page.store)
             if page.last is None:
                 return
             low, skip, step = page.last, True, LAST_STEP

@@ -16,7 +16,8 @@ import lmdb
 
 from shmjet.data.errors import MemberLostError
 from shmjet.grid.environment import Environment
-from shmjet.grid.layout import INCARNATION
+from shmjet.grid.layout import FLAGS_AT, HAS_BLOBS, HAS_ENDS, INCARNATION
+from shmjet.grid.times import is_over, now
 
 PAGE_BYTES = 1 << 20
 """A page ends behind the first step that takes it above this."""
@@ -29,13 +30,14 @@ class Page(NamedTuple):
     """Some consecutive entries of a map in one environment.
 
     `values` are stored values in the order of their keys, `transaction` the id of the last write that they show,
-    `has_blobs` whether one of the map's values may lie in a file, `store` which store it is of: another number when
-    it is another member's.
+    `has_blobs` whether one of the map's values may lie in a file, `has_ends` whether one may end, `store` which
+    store it is of: another number when it is another member's.
     """
 
     values: list[bytes]
     transaction: int
     has_blobs: bool
+    has_ends: bool = False
     store: int = 0
 
 
@@ -105,7 +107,12 @@ def read_page(
         with txn.cursor() as cursor:
             values, last = _fetch(cursor, prefix + low, skip, stop, (step, last_step), limit)
         transaction = txn.id()
-    return Page(values, transaction, record[-1] != 0) if values else None, None if last is None else last[4:]
+    flags = record[FLAGS_AT]
+    if flags & HAS_ENDS:
+        moment = now()
+        values = [value for value in values if not is_over(value, moment)]
+    page = Page(values, transaction, flags & HAS_BLOBS != 0, flags & HAS_ENDS != 0) if values else None
+    return page, None if last is None else last[4:]
 
 
 def _behind(prefix: bytes) -> bytes:

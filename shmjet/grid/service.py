@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import msgspec
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.checks import check_operation
 from shmjet.grid.errors import GridError
-from shmjet.grid.layout import MAP_RECORD
 from shmjet.grid.operations import (
     Add,
     Append,
@@ -31,6 +31,8 @@ from shmjet.grid.operations import (
     ReadPage,
     Replace,
     Size,
+    Sizes,
+    Swap,
     Write,
     WriteBlob,
 )
@@ -39,6 +41,7 @@ from shmjet.grid.store import Grid, Opened
 from shmjet.grid.table import Block, Once, Table
 from shmjet.ipc.decode_errors import UNREADABLE
 
+_first: Any = itemgetter(0)
 _STORE = struct.Struct("<Q")
 _decode = msgspec.msgpack.Decoder(Operation).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -96,9 +99,9 @@ class GridService:
             case KeepClass():
                 return opened.keep_class(operation.class_id, operation.data)
             case Describe():
-                return opened.layout.partition_count, opened.layout.environments
+                return opened.layout.partition_count, opened.layout.environments, opened.layout.maps
         check_operation(operation, opened.layout)
-        table = opened.table(operation.environment, operation.record, _label(operation.record))
+        table = opened.table(operation.environment, operation.record)
         return self._perform_on(table, operation)
 
     def _perform_on(self, table: Table, operation: Any) -> Any:
@@ -109,13 +112,22 @@ class GridService:
                 return table.find_some(operation.keys)
             case Size():
                 return table.size()
+            case Sizes():
+                return table.sizes()
             case Write():
                 if operation.once is not None:
                     written = Once(*operation.once)
                     return table.write_once(operation.entries, operation.gone, written, with_blobs=operation.with_blobs)
-                return table.write(operation.entries, with_blobs=operation.with_blobs) if operation.entries else None
+                entries = sorted(operation.entries, key=_first)  # stable, so of equal keys the last one stays last
+                return table.write(entries, with_blobs=operation.with_blobs) if entries else None
             case Replace():
-                return table.replace(operation.key, operation.value, with_blobs=operation.with_blobs)
+                with_blobs, ttl = operation.with_blobs, operation.ttl
+                return table.replace(
+                    operation.key, operation.value, with_blobs=with_blobs, ttl=ttl, only_present=operation.only_present
+                )
+            case Swap():
+                changed = (operation.key, operation.expected, operation.value)
+                return table.swap(*changed, with_blobs=operation.with_blobs)
             case Add():
                 return table.add(operation.key, operation.value, with_blobs=operation.with_blobs)
             case Pop():
@@ -140,7 +152,7 @@ class GridService:
                 )
                 if page is None:
                     return PageRead([], False, last, self.store)
-                return PageRead(page.values, page.has_blobs, last, self.store)
+                return PageRead(page.values, page.has_blobs, last, self.store, page.has_ends)
         raise GridError(f"a table does not do {type(operation).__name__}")
 
     def _block_of(self, table: Table, operation: BlockOf) -> Block | None:
@@ -154,8 +166,3 @@ class GridService:
 
 def _new_number() -> int:
     return int.from_bytes(os.urandom(_STORE.size)) | 1  # 0 stands for an unknown one
-
-
-def _label(record: bytes) -> str:
-    kind = "map" if record.startswith(MAP_RECORD) else "list"
-    return f"{kind} {record[len(MAP_RECORD) :].decode('utf-8', 'surrogatepass')!r}"

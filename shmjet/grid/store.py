@@ -11,11 +11,14 @@ import mmap
 import os
 import resource
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from shmjet.core.map_config import PLAIN, MapConfig, config_of
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
+from shmjet.grid.changes import Rules, flags_of
 from shmjet.grid.commit_counters import CommitCounters
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.environment import Environment, Transaction
@@ -25,17 +28,22 @@ from shmjet.grid.imap import IMap
 from shmjet.grid.layout import (
     ANNOUNCEMENTS_FILE,
     BLOB_FOLDER,
+    HAS_ENDS,
     LIST_RECORD,
     MAP_RECORD,
     MOST_MAP_SIZE,
     RESERVE_FILE,
     RESERVE_SIZE,
     TYPE_RECORD,
+    USES_FILE,
     Layout,
+    name_of,
     record_key,
 )
 from shmjet.grid.pickles import ObjectCodec
-from shmjet.grid.table import NamesIn, Table, garbage, sweep
+from shmjet.grid.sweeping import EVENTS, NamesIn, garbage, sweep
+from shmjet.grid.table import Table
+from shmjet.grid.times import Uses
 
 ENVIRONMENTS_OF_A_CLUSTER = 8
 """The same on all members, however many cores they have: clients go on with the store of another one."""
@@ -70,7 +78,12 @@ class Grid:
 
     @staticmethod
     def create(
-        folder: Path, partition_count: int = 271, *, environments: int | None = None, map_size: int | None = None
+        folder: Path,
+        partition_count: int = 271,
+        *,
+        environments: int | None = None,
+        map_size: int | None = None,
+        maps: Mapping[str, MapConfig] | None = None,
     ) -> None:
         """Make an empty store. Called once, by the member; nothing stays open.
 
@@ -80,6 +93,7 @@ class Grid:
             environments: writers that can write at the same time; None: twice the number of cores, from 4 to 32.
             map_size: bytes that each environment may hold at most; address space, not memory. None: 64 GiB, or as much
                 as lets all of them together take a quarter of what the process may have (RLIMIT_AS).
+            maps: settings of maps, by name or pattern.
 
         Raises:
             GridError: there is a store already, or the file system has no room for an empty one.
@@ -90,7 +104,7 @@ class Grid:
         if environments is None:
             environments = min(32, max(4, 2 * len(os.sched_getaffinity(0))))
         map_size = map_size or _usable_map_size(environments)
-        layout = Layout(partition_count, environments, map_size)
+        layout = Layout(partition_count, environments, map_size, maps=dict(maps or {}))
         (folder / BLOB_FOLDER).mkdir(mode=0o700)
         CommitCounters.create(folder / ANNOUNCEMENTS_FILE, environments)
         announcements = CommitCounters(folder / ANNOUNCEMENTS_FILE, environments)
@@ -101,6 +115,8 @@ class Grid:
             env.open()
             env.close()
             _reserve(place / "lock.mdb", (place / "lock.mdb").stat().st_size)
+        if any(config.eviction == "lru" for config in layout.maps.values()):
+            _make(Uses.create, folder / USES_FILE)
         (folder / RESERVE_FILE).touch(mode=0o600)
         _reserve(folder / RESERVE_FILE, RESERVE_SIZE)
         layout.write(folder)
@@ -146,9 +162,8 @@ class Grid:
             TypeError, ValueError: the name is not text, empty, or longer than 400 bytes of UTF-8.
         """
         opened = self._in_use()
-        key = record_key(MAP_RECORD, name)
-        tables = [opened.table(index, key, f"map {name!r}") for index in range(opened.layout.environments)]
-        return IMap(name, tables, opened.codec)
+        tables = opened.parts_of(record_key(MAP_RECORD, name))
+        return IMap(name, tables, opened.codec, config_of(name, opened.layout.maps))
 
     def get_list(self, name: str) -> IList[Any]:
         """Return the list `name`; it comes into being with its first item.
@@ -159,7 +174,7 @@ class Grid:
         opened = self._in_use()
         partition, _ = opened.codec.key(name)
         key = record_key(LIST_RECORD, name)
-        return IList(name, opened.table(partition % opened.layout.environments, key, f"list {name!r}"), opened.codec)
+        return IList(name, opened.table(partition % opened.layout.environments, key), opened.codec)
 
     def map_names(self) -> list[str]:
         """Return the names of the maps that have had an entry and have not been destroyed, sorted."""
@@ -183,7 +198,7 @@ class Grid:
             env = opened.environment(index)
             env.check_readers()
             for prefix, kind in garbage(env):
-                sweep(env, prefix, opened.blobs, opened.names_in(is_map=kind == b"m"))
+                sweep(env, prefix, opened.blobs, opened.names_in(kind))
 
     def close(self) -> None:
         """Let go of the store; maps and lists got from here must not be used any more. May be called twice."""
@@ -220,6 +235,8 @@ class Opened:
         self.blobs = BlobStore(folder / BLOB_FOLDER, folder / RESERVE_FILE)
         objects = ObjectCodec(INLINE_LIMIT, self.load_class, self.keep_class)
         self.codec = EntryCodec(objects, self.blobs, layout.partition_count)
+        limited = any(config.eviction == "lru" for config in layout.maps.values())
+        self.uses = Uses(folder / USES_FILE) if limited else None
         announcements = CommitCounters(folder / ANNOUNCEMENTS_FILE, layout.environments)
         self._environments = [
             Environment(folder / str(index), layout.map_size, announcements.of(index))
@@ -229,13 +246,36 @@ class Opened:
     def environment(self, index: int) -> Environment:
         return self._environments[index]
 
-    def table(self, index: int, key: bytes, label: str) -> Table:
-        return Table(
-            self._environments[index], key, label, self.blobs, self.names_in(is_map=key.startswith(MAP_RECORD))
-        )
+    def table(self, index: int, key: bytes) -> Table:
+        """Return one map or list in one environment."""
+        name = name_of(key)
+        is_map = key.startswith(MAP_RECORD)
+        rules = Rules(config_of(name, self.layout.maps) if is_map else PLAIN, self._bytes_of_files)
+        return Table(self._environments[index], key, f"{'map' if is_map else 'list'} {name!r}", self.blobs, rules, self)
 
-    def names_in(self, *, is_map: bool) -> NamesIn:
-        return self.codec.blobs_of if is_map else self.codec.blobs_of_block
+    def parts_of(self, record_key: bytes) -> list[Table]:
+        """Return the tables of one map, one for each environment."""
+        return [self.table(index, record_key) for index in range(self.layout.environments)]
+
+    def names_in(self, kind: bytes) -> NamesIn:
+        """Return what gives the names of the blobs that a stored value needs, by kind of garbage."""
+        return {b"l": self.codec.blobs_of_block, EVENTS: self.codec.blobs_of_event}.get(kind, self.codec.blobs_of)
+
+    def end_entries(self, env: Environment) -> int:
+        """Remove the entries of all maps whose time is over, in one environment, and return how many."""
+        with env.begin() as txn, txn.cursor() as cursor:
+            keys = []
+            if cursor.set_range(MAP_RECORD):
+                for key, record in cursor.iternext():
+                    if not key.startswith(MAP_RECORD):
+                        break
+                    if flags_of(record) & HAS_ENDS:
+                        keys.append(key)
+        index = self._environments.index(env)
+        return sum(self.table(index, key).end_entries() for key in keys)
+
+    def _bytes_of_files(self, stored: bytes) -> int:
+        return sum(map(self.blobs.size, self.codec.blobs_of(stored)))
 
     def names(self, kind: bytes) -> list[str]:
         found: set[str] = set()
@@ -268,6 +308,13 @@ class Opened:
             txn.put(TYPE_RECORD + class_id.encode(), data, overwrite=False)
 
         self._environments[0].write(work, "a class")
+
+
+def _make(create: Callable[[Path], None], path: Path) -> None:
+    try:
+        create(path)
+    except OSError as error:
+        raise GridError(f"no room for an empty store of maps and lists in {path.parent}: {error}") from error
 
 
 def _reserve(path: Path, size: int) -> None:

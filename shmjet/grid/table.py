@@ -10,31 +10,42 @@ Values are bytes here; that some of them name files is told by two functions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from shmjet.grid.blobs import BlobStore
+from shmjet.grid.changes import MOST_SPARED, Changes, Entry, Rules, flags_of, next_incarnation
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridFullError
 from shmjet.grid.layout import (
+    END_RECORD,
     GARBAGE_RECORD,
+    HAS_BLOBS,
+    HAS_ENDS,
+    HAS_TIMES,
     INCARNATION,
     INDEX,
-    LAST_INCARNATION,
     MAP_RECORD,
     MARK,
     MARKER_RECORD,
+    PARTITION,
+    PARTITION_RECORD,
+    TIME,
+    USE_RECORD,
     Record,
+    Sizes,
 )
 from shmjet.grid.scan import FIRST_STEP, PAGE_BYTES, PAGE_ENTRIES, Page, pages
+from shmjet.grid.sweeping import EVENTS, NamesIn, garbage, sweep
+from shmjet.grid.times import Uses, is_over, now
 
-Entry = tuple[bytes, bytes]
-NamesIn = Callable[[bytes], list[bytes]]
+Result = TypeVar("Result")
 
 TRANSACTION_ENTRIES = 2048
 """Entries written in one transaction: about 2 ms."""
 TRANSACTION_BYTES = 1 << 20
-SWEEP_ENTRIES = 4096
 
 
 class Once(NamedTuple):
@@ -57,6 +68,21 @@ class Block(NamedTuple):
     data: bytes
 
 
+class Neighbours(Protocol):
+    """What a table has to know of the rest of its store."""
+
+    uses: Uses | None
+
+    def parts_of(self, record_key: bytes) -> Sequence[Table]:
+        """Return the tables of one map, one for each environment."""
+
+    def names_in(self, kind: bytes) -> NamesIn:
+        """Return what gives the names of the blobs that a stored value needs, by kind of garbage."""
+
+    def end_entries(self, env: Environment) -> int:
+        """Remove the entries of all maps whose time is over, in one environment, and return how many."""
+
+
 class Table:
     """One map or list in one environment.
 
@@ -65,32 +91,42 @@ class Table:
         record_key: from `layout.record_key`.
         label: how errors call it, such as `map 'counts'`.
         blobs: where its large values are.
-        names_in: gives the names of the blobs that a stored value needs.
+        rules: of a map.
+        store: where the other tables are.
     """
 
-    def __init__(self, env: Environment, record_key: bytes, label: str, blobs: BlobStore, names_in: NamesIn) -> None:
+    def __init__(
+        self, env: Environment, record_key: bytes, label: str, blobs: BlobStore, rules: Rules, store: Neighbours
+    ) -> None:
         self.env = env
         self.record_key = record_key
         self.label = label
+        self.rules = rules
         self._blobs = blobs
-        self._names_in = names_in
+        self._store = store
+        self._names_in = store.names_in(self._kind())
+        self._uses = store.uses if rules.config.eviction == "lru" else None
         self.prefix = b""
         """The incarnation of the last write, empty before the first: good keys spare `write` building them anew."""
 
     def prepare(self) -> bytes:
         """Return `prefix` before the first write; makes the record if there is none."""
-
-        def work(txn: Transaction) -> bytes:
-            return INCARNATION.pack(self._record(txn).incarnation)
-
-        self.prefix = self.env.write(work, self.label)
+        self.prefix = self._change(lambda changes: changes.prefix)
         return self.prefix
 
     def find(self, key: bytes) -> bytes | None:
         """Return the value stored under `key` (without prefix), or None."""
         with self.env.begin() as txn:
             record = txn.get(self.record_key)
-            return None if record is None else txn.get(record[:4] + key)
+            found = None if record is None else txn.get(record[:4] + key)
+        if found is None or record is None:
+            return None
+        flags = flags_of(record)
+        if flags & HAS_ENDS and is_over(found, now()):
+            return None
+        if self._uses is not None:
+            self._uses.note(record[:4] + key, now())
+        return found
 
     def find_all(self, keys: Iterable[bytes]) -> list[Entry]:
         """Return those of the keys that are there, in the order given, with their values; keys are without prefix."""
@@ -100,7 +136,14 @@ class Table:
                 return []
             prefix = record[:4]
             with txn.cursor() as cursor:
-                return [(key[4:], value) for key, value in cursor.getmulti([prefix + key for key in keys])]
+                found = [(key[4:], value) for key, value in cursor.getmulti([prefix + key for key in keys])]
+        moment = now() if flags_of(record) & HAS_TIMES else 0
+        if flags_of(record) & HAS_ENDS:
+            found = [entry for entry in found if not is_over(entry[1], moment)]
+        if self._uses is not None:
+            for key, _ in found:
+                self._uses.note(prefix + key, moment)
+        return found
 
     def find_some(self, keys: Sequence[bytes]) -> tuple[int, list[Entry]]:
         """Look for keys in order, as `find_all` does, until what was found is about a page.
@@ -149,14 +192,40 @@ class Table:
     def size(self) -> int:
         """Return the number of entries (of a list: items)."""
         with self.env.begin() as txn:
-            record = txn.get(self.record_key)
-            return 0 if record is None else Record.unpack(record).size
+            found = txn.get(self.record_key)
+            if found is None:
+                return 0
+            record = Record.unpack(found)
+            if self._kind() != MAP_RECORD[-1:]:
+                return record.size
+            sizes = sum(Sizes.unpack(data).entries for _, data in _behind(txn, PARTITION_RECORD + found[:4]))
+            if record.flags & HAS_ENDS:
+                sizes -= _ended(txn, found[:4], now())
+            return sizes
+
+    def sizes(self) -> dict[int, int]:
+        """Return the number of entries of each partition that has or had one; entries whose time is over count."""
+        with self.env.begin() as txn:
+            prefix = (txn.get(self.record_key) or b"")[:4]
+            if not prefix:
+                return {}
+            return {
+                PARTITION.unpack(key)[0]: Sizes.unpack(data).entries
+                for key, data in _behind(txn, PARTITION_RECORD + prefix)
+            }
+
+    def weight(self) -> int:
+        """Return the bytes of the entries of a map with a limit."""
+        with self.env.begin() as txn:
+            found = txn.get(self.record_key)
+            return 0 if found is None else Record.unpack(found).weight
 
     def write(self, entries: list[Entry], *, with_blobs: bool) -> None:
         """Store entries, replacing what is there; atomic in portions of about 2 ms.
 
         Args:
-            entries: keys behind one incarnation, best that of `prefix`, and values; of equal keys the last one counts.
+            entries: keys behind one incarnation, best that of `prefix`, and values, sorted by key; of equal keys the
+                last one counts.
             with_blobs: whether one of the values needs a blob.
         """
         size = sum([len(value) for _, value in entries]) if len(entries) > 1 else 0
@@ -164,64 +233,79 @@ class Table:
         for at in range(0, len(entries), step):
             portion = entries[at : at + step] if len(entries) > step else entries
 
-            def work(txn: Transaction, portion: list[Entry] = portion) -> tuple[bytes, list[bytes]]:
-                record = self._record(txn)
-                prefix = INCARNATION.pack(record.incarnation)
-                if portion[0][0][:4] != prefix:
-                    portion = [(prefix + key[4:], value) for key, value in portion]
-                before = self.env.entries(txn)
+            def work(changes: Changes, portion: list[Entry] = portion) -> tuple[bytes, list[bytes]]:
                 replaced: list[bytes] = []
-                if record.has_blobs or with_blobs:
-                    replaced = [old for key, value in portion if (old := txn.replace(key, value)) is not None]
-                elif len(portion) == 1:
-                    txn.put(*portion[0])
+                if with_blobs or not changes.is_plain:
+                    for key, value in portion:
+                        old = changes.put(key[4:], value, with_blobs=with_blobs)
+                        if old is not None:
+                            replaced.append(old)
                 else:
-                    with txn.cursor() as cursor:
-                        cursor.putmulti(portion)
-                self._update(txn, record, self.env.entries(txn) - before, with_blobs)
-                return prefix, replaced
+                    if portion[0][0][:4] != changes.prefix:
+                        portion = [(changes.prefix + key[4:], value) for key, value in portion]
+                    changes.put_sorted(portion)
+                return changes.prefix, replaced
 
-            self.prefix, replaced = self.env.write(work, self.label)
+            self.prefix, replaced = self._change(work)
             self._forget(replaced)
 
-    def replace(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
-        """Store one entry and return the value it replaces, whose blobs the caller has to delete."""
+    def replace(
+        self, key: bytes, value: bytes, *, with_blobs: bool, ttl: int = 0, only_present: bool = False
+    ) -> bytes | None:
+        """Store one entry and return the value it replaces.
 
-        def work(txn: Transaction) -> bytes | None:
-            record = self._record(txn)
-            old = txn.replace(INCARNATION.pack(record.incarnation) + key, value)
-            self._update(txn, record, int(old is None), with_blobs)
-            return old
+        The caller has to delete the blobs of that one, unless the map has a journal.
 
-        return self.env.write(work, self.label)
+        Args:
+            key: without prefix.
+            value: to store.
+            with_blobs: whether the value needs a blob.
+            ttl: nanoseconds until the entry ends; 0: never.
+            only_present: store nothing where there is no entry.
+        """
+
+        def work(changes: Changes) -> bytes | None:
+            if only_present and changes.get(key) is None:
+                return None
+            return changes.put(key, value, with_blobs=with_blobs, ttl=ttl)
+
+        return self._change(work, makes=not only_present)
 
     def add(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
         """Store one entry unless the key is there: then change nothing and return its value."""
 
-        def work(txn: Transaction) -> bytes | None:
-            record = self._record(txn)
-            full = INCARNATION.pack(record.incarnation) + key
-            old = txn.get(full)
+        def work(changes: Changes) -> bytes | None:
+            old = changes.get(key)
             if old is None:
-                txn.put(full, value)
-                self._update(txn, record, 1, with_blobs)
+                changes.put(key, value, with_blobs=with_blobs)
             return old
 
-        return self.env.write(work, self.label)
+        return self._change(work)
+
+    def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool) -> bool:
+        """Store or remove one entry if what is stored is what the caller has seen, and say whether it was.
+
+        Args:
+            key: without prefix.
+            expected: the value from `find`, None for none.
+            value: the new one, None to remove it.
+            with_blobs: whether the new value needs a blob.
+        """
+
+        def work(changes: Changes) -> bool:
+            if changes.get(key) != expected:
+                return False
+            if value is not None:
+                changes.put(key, value, with_blobs=with_blobs)
+            elif expected is not None:
+                changes.remove(key)
+            return True
+
+        return self._change(work, makes=value is not None, default=expected is None)
 
     def pop(self, key: bytes) -> bytes | None:
-        """Remove one entry and return its value, whose blobs the caller has to delete."""
-
-        def work(txn: Transaction) -> bytes | None:
-            found = txn.get(self.record_key)
-            if found is None:
-                return None
-            old = txn.pop(found[:4] + key)
-            if old is not None:
-                self._update(txn, Record.unpack(found), -1, False)
-            return old
-
-        return self.env.write(work, self.label)
+        """Remove one entry and return its value; for its blobs see `replace`."""
+        return self._change(lambda changes: changes.remove(key), makes=False)
 
     def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> bool:
         """Store some entries and remove others in one transaction, unless that is done.
@@ -236,18 +320,14 @@ class Table:
             False when it was done before; then nothing is stored, and blobs of the values are not used.
         """
 
-        def work(txn: Transaction) -> list[bytes] | None:
-            if not _is_new(txn, once):
+        def work(changes: Changes) -> list[bytes] | None:
+            if not _is_new(changes.txn, once):
                 return None
-            record = self._record(txn)
-            prefix = INCARNATION.pack(record.incarnation)
-            before = self.env.entries(txn)
-            replaced = [txn.replace(prefix + key[4:], value) for key, value in entries]
-            replaced += [txn.pop(prefix + key) for key in gone]
-            self._update(txn, record, self.env.entries(txn) - before, with_blobs)
+            replaced = [changes.put(key[4:], value, with_blobs=with_blobs) for key, value in entries]
+            replaced += [changes.remove(key) for key in gone]
             return [old for old in replaced if old is not None]
 
-        replaced = self.env.write(work, self.label)
+        replaced = self._change(work)
         self._forget(replaced or [])
         return replaced is not None
 
@@ -261,13 +341,14 @@ class Table:
         def work(txn: Transaction) -> bool:
             if once is not None and not _is_new(txn, once):
                 return False
-            record = self._record(txn)
+            found = txn.get(self.record_key)
+            record = Record(next_incarnation(txn)) if found is None else Record.unpack(found)
             prefix = INCARNATION.pack(record.incarnation)
-            at = record.size
             for count, block in blocks:
-                txn.put(prefix + INDEX.pack(at), block)
-                at += count
-            self._update(txn, record, at - record.size, with_blobs)
+                txn.put(prefix + INDEX.pack(record.size), block)
+                record.size += count
+            record.flags |= HAS_BLOBS if with_blobs else 0
+            txn.put(self.record_key, record.pack())
             return True
 
         return self.env.write(work, self.label)
@@ -275,7 +356,8 @@ class Table:
     def drop(self, *, keep_name: bool) -> None:
         """Remove all entries at once, and the record too unless `keep_name`; then sweep what is left of them.
 
-        Works on a full file system too, see `BlobStore.give_up_reserve`.
+        Works on a full file system too, see `BlobStore.give_up_reserve`. Of a map with a journal entries are removed
+        one by one, so that each removal is an event.
         """
         try:
             self._drop(keep_name)
@@ -288,82 +370,169 @@ class Table:
                     sweep(self.env, prefix, self._blobs, self._names_in)
 
     def _drop(self, keep_name: bool) -> None:
-        def work(txn: Transaction) -> bytes | None:
+        def work(txn: Transaction) -> list[tuple[bytes, bytes]]:
             found = txn.get(self.record_key)
             if found is None:
-                return None
+                return []
             record = Record.unpack(found)
-            txn.put(GARBAGE_RECORD + found[:4], self._kind() if record.has_blobs else b"")
+            dropped = [(found[:4], self._kind() if record.flags & HAS_BLOBS else b"")]
+            if record.log:
+                dropped.append((INCARNATION.pack(record.log), EVENTS if record.flags & HAS_BLOBS else b""))
+            for prefix, kind in dropped:
+                txn.put(GARBAGE_RECORD + prefix, kind)
             if keep_name:
-                txn.put(self.record_key, Record(_next_incarnation(txn)).pack())
+                flags = HAS_TIMES if self.rules.config.max_bytes is not None else 0
+                txn.put(self.record_key, Record(next_incarnation(txn), flags=flags).pack())
             else:
                 txn.delete(self.record_key)
-            return found[:4]
+            return dropped
 
-        prefix = self.env.write(work, self.label)
-        if prefix is not None:
-            sweep(self.env, prefix, self._blobs, self._names_in)
+        if keep_name and self.rules.config.journal_capacity:
+            self._remove_all()
+            return
+        for prefix, kind in self.env.write(work, self.label):
+            sweep(self.env, prefix, self._blobs, self._store.names_in(kind))
+
+    def _remove_all(self) -> None:
+        """Remove the entries that are there now, in portions."""
+        low = b""
+        while keys := self._keys_from(low):
+            low = keys[-1] + b"\0"
+
+            def work(changes: Changes, keys: list[bytes] = keys) -> None:
+                for key in keys:
+                    changes.remove(key)
+
+            self._change(work, makes=False)
+
+    def _keys_from(self, low: bytes) -> list[bytes]:
+        with self.env.begin() as txn, txn.cursor() as cursor:
+            prefix = (txn.get(self.record_key) or b"")[:4]
+            if not prefix or not cursor.set_range(prefix + low):
+                return []
+            keys = islice(cursor.iternext(values=False), TRANSACTION_ENTRIES)
+            return [key[4:] for key in keys if key[:4] == prefix]
 
     def _kind(self) -> bytes:
         return b"m" if self.record_key.startswith(MAP_RECORD) else b"l"
 
-    def _record(self, txn: Transaction) -> Record:
-        found = txn.get(self.record_key)
-        if found is not None:
-            return Record.unpack(found)
-        record = Record(_next_incarnation(txn))
-        txn.put(self.record_key, record.pack())
-        return record
+    def _change(self, work: Callable[[Changes], Result], *, makes: bool = True, default: Any = None) -> Result:
+        """Do something to the map in one transaction, and make room afterwards where it has a limit.
 
-    def _update(self, txn: Transaction, record: Record, more: int, with_blobs: bool) -> None:
-        if more or (with_blobs and not record.has_blobs):
-            changed = Record(record.incarnation, record.size + more, record.has_blobs or with_blobs)
-            txn.put(self.record_key, changed.pack())
+        Args:
+            work: what to do.
+            makes: whether the map comes into being.
+            default: the result where it does not, and is not there.
+        """
+        config = self.rules.config
+        others = 0
+        if config.max_bytes is not None and config.eviction == "none":
+            others = sum(part.weight() for part in self._store.parts_of(self.record_key) if part.env is not self.env)
+
+        def attempt(txn: Transaction) -> tuple[Result, Changes | None]:
+            if not makes and txn.get(self.record_key) is None:
+                return default, None
+            changes = Changes(txn, self.env, self.record_key, self.rules)
+            result = work(changes)
+            changes.close()
+            self._check_weight(changes, others)
+            return result, changes
+
+        result, changes = self._write(attempt)
+        if changes is None:
+            return result
+        self._forget(changes.gone)
+        if self._uses is not None and changes.weighed > 0:
+            self._make_room()
+        return result
+
+    def _check_weight(self, changes: Changes, others: int) -> None:
+        most = self.rules.config.max_bytes
+        if most is None or changes.weighed <= 0:
+            return
+        is_full = self._uses is None and others + changes.record.weight > most
+        if is_full or changes.heaviest > most:
+            raise GridFullError(
+                f"no room for {self.label}: it would take {others + changes.record.weight} bytes, and its limit is "
+                f"{most} (MapConfig.max_bytes, eviction={self.rules.config.eviction!r}); remove what is not needed, "
+                "give it more, or let entries go that were not used for long (eviction='lru')"
+            )
+
+    def _make_room(self) -> None:
+        """Remove the entries that were used longest ago, until the map is below its limit."""
+        most, uses = self.rules.config.max_bytes, self._uses
+        assert most is not None
+        assert uses is not None
+        parts = self._store.parts_of(self.record_key)
+        while (excess := sum(part.weight() for part in parts) - most) > 0:
+            oldest = min(parts, key=lambda part: part.longest_unused(uses))
+            if not oldest.evict(excess, uses):
+                return
+
+    def longest_unused(self, uses: Uses) -> float:
+        """Return when the entry that is the first to be evicted was used last; infinity when there is none."""
+        with self.env.begin() as txn:
+            prefix = (txn.get(self.record_key) or b"")[:4]
+            oldest = math.inf
+            for place, tail in islice(_behind(txn, USE_RECORD + prefix), MOST_SPARED) if prefix else ():
+                at: int = TIME.unpack(place)[0]
+                if at >= oldest:
+                    break
+                oldest = min(oldest, max(at, uses.last(prefix + tail)))
+        return oldest
+
+    def evict(self, excess: int, uses: Uses) -> bool:
+        """Remove the entry that was used longest ago, in this environment, and say whether there was one.
+
+        Args:
+            excess: bytes by which the map is too heavy.
+            uses: when its entries were used.
+        """
+
+        def work(txn: Transaction) -> tuple[bool, list[bytes]]:
+            if txn.get(self.record_key) is None:
+                return False, []
+            changes = Changes(txn, self.env, self.record_key, self.rules)
+            removed = changes.evict(1, uses.last)
+            changes.close()
+            return removed > 0, changes.gone
+
+        removed, gone = self.env.write(work, self.label)
+        self._forget(gone)
+        return removed
+
+    def _write(self, attempt: Callable[[Transaction], Result]) -> Result:
+        try:
+            return self.env.write(attempt, self.label)
+        except GridFullError:
+            if not self._store.end_entries(self.env):
+                raise
+            return self.env.write(attempt, self.label)
+
+    def end_entries(self) -> int:
+        """Remove the entries whose time is over, and return how many."""
+
+        def work(txn: Transaction) -> tuple[int, list[bytes]]:
+            found = txn.get(self.record_key)
+            if found is None or not flags_of(found) & HAS_ENDS:
+                return 0, []
+            changes = Changes(txn, self.env, self.record_key, self.rules)
+            ended = changes.end_some(TRANSACTION_ENTRIES)
+            changes.close()
+            return ended, changes.gone
+
+        total = 0
+        while True:
+            ended, gone = self.env.write(work, self.label)
+            self._forget(gone)
+            total += ended
+            if not ended:
+                return total
 
     def _forget(self, values: list[bytes]) -> None:
-        for value in values:
-            self._blobs.delete(self._names_in(value))
-
-
-def sweep(env: Environment, prefix: bytes, blobs: BlobStore, names_in: NamesIn) -> None:
-    """Delete the entries of a dropped incarnation, a few milliseconds at a time.
-
-    Several processes may do so at once, and each may die half way.
-    """
-    record_key = GARBAGE_RECORD + prefix
-
-    def work(txn: Transaction) -> tuple[bool, list[bytes]]:
-        kind = txn.get(record_key)
-        if kind is None:
-            return True, []
-        names: list[bytes] = []
-        with txn.cursor() as cursor:
-            cursor.set_range(prefix)
-            for _ in range(SWEEP_ENTRIES):
-                if cursor.key()[:4] != prefix:
-                    txn.delete(record_key)
-                    return True, names
-                if kind:
-                    names += names_in(cursor.value())
-                cursor.delete()
-        return False, names
-
-    done = False
-    while not done:
-        done, names = env.write(work, "a sweep")
-        blobs.delete(names)
-
-
-def garbage(env: Environment) -> list[tuple[bytes, bytes]]:
-    """Return the incarnations that still have to be swept, each with the kind of blobs it has (`m`, `l` or none)."""
-    with env.begin() as txn, txn.cursor() as cursor:
-        found: list[tuple[bytes, bytes]] = []
-        if cursor.set_range(GARBAGE_RECORD):
-            for key, value in cursor.iternext():
-                if not key.startswith(GARBAGE_RECORD):
-                    break
-                found.append((key[len(GARBAGE_RECORD) :], value))
-        return found
+        if not self.rules.config.journal_capacity:  # else their files are needed until their events go
+            for value in values:
+                self._blobs.delete(self._names_in(value))
 
 
 def _is_new(txn: Transaction, once: Once) -> bool:
@@ -376,8 +545,21 @@ def _is_new(txn: Transaction, once: Once) -> bool:
     return True
 
 
-def _next_incarnation(txn: Transaction) -> int:
-    last = txn.get(LAST_INCARNATION)
-    number = 1 if last is None else INCARNATION.unpack(last)[0] + 1
-    txn.put(LAST_INCARNATION, INCARNATION.pack(number))
-    return number
+def _behind(txn: Transaction, head: bytes) -> Iterator[Entry]:
+    """Yield what is stored under keys that begin with `head`, without it."""
+    with txn.cursor() as cursor:
+        if cursor.set_range(head):
+            for key, value in cursor.iternext():
+                if key[: len(head)] != head:
+                    break
+                yield key[len(head) :], value
+
+
+def _ended(txn: Transaction, prefix: bytes, moment: int) -> int:
+    """Return how many entries have ended and are still there."""
+    count = 0
+    for key, _ in _behind(txn, END_RECORD + prefix):
+        if TIME.unpack(key)[0] > moment:
+            break
+        count += 1
+    return count

@@ -6,7 +6,8 @@ import pickle
 
 import pytest
 
-from shmjet.core import ConfigError, JetConfig
+from shmjet.core import ConfigError, JetConfig, MapConfig
+from shmjet.core.map_config import config_of
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +63,7 @@ def test_argument_beats_environment_beats_file_beats_default(monkeypatch, toml):
         ("member_secret", "s", "s"),
         ("tls", "cert=/a, key=/b", {"cert": "/a", "key": "/b"}),
         ("storage", "/var/jet", "/var/jet"),
+        ("maps", '{"logs-*": {"journal_capacity": 5}}', {"logs-*": MapConfig(journal_capacity=5)}),
     ],
 )
 def test_the_environment_is_read_as_the_fields_type(monkeypatch, field, text, value):
@@ -78,6 +80,9 @@ def test_the_environment_is_read_as_the_fields_type(monkeypatch, field, text, va
         ("idle_max", "fast"),
         ("tls", "x"),
         ("bind", "here"),
+        ("maps", "{"),
+        ("maps", '{"m": {"max_bytes": 0}}'),
+        ("maps", "[1]"),
     ],
 )
 def test_a_wrong_text_names_field_and_variable(monkeypatch, field, text):
@@ -107,6 +112,11 @@ def test_a_wrong_text_names_field_and_variable(monkeypatch, field, text):
         ("partition_count", 65536, "must be at most 65535"),
         ("backup_count", 7, "must be at most 6"),
         ("storage", None, "non-empty text"),
+        ("maps", [1], "must be a mapping of names or patterns"),
+        ("maps", {"": MapConfig()}, "non-empty texts"),
+        ("maps", {"m": 5}, r"\['m'\] must be a MapConfig, got 5"),
+        ("maps", {"m": {"evict": "lru"}}, r"\['m'\]: MapConfig: there is no setting 'evict'"),
+        ("maps", {"m": {"eviction": "fifo"}}, r"\['m'\]: MapConfig.eviction must be 'none' or 'lru'"),
         ("flow_control_period", 0, "seconds above 0"),
         ("idle_min", -1, "seconds of at least 0"),
         ("idle_max", "1", "seconds above 0"),
@@ -174,3 +184,45 @@ def test_a_config_is_frozen_and_survives_pickling(monkeypatch):
 def test_the_secret_is_never_shown():
     assert repr(JetConfig(secret="hidden", cores=1)) == "JetConfig(cores=1, secret=***)"
     assert repr(JetConfig(member_secret="hidden", cores=1)) == "JetConfig(cores=1, member_secret=***)"
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"backup_count": 7}, "backup_count must be at most 6"),
+        ({"backup_count": True}, "backup_count must be an integer"),
+        ({"min_backups": 1}, "min_backups is 1, but this version keeps no backups"),
+        ({"journal_capacity": -1}, "journal_capacity must be at least 0"),
+        ({"journal_capacity": 1.5}, "journal_capacity must be an integer"),
+        ({"max_bytes": 0}, "max_bytes must be at least 1"),
+        ({"max_bytes": "1"}, "max_bytes must be an integer"),
+        ({"eviction": "lru"}, "eviction is 'lru', but max_bytes is not set"),
+        ({"eviction": None}, "eviction must be 'none' or 'lru'"),
+        ({"max_byte": 1}, "did you mean 'max_bytes'"),
+    ],
+)
+def test_a_wrong_setting_of_a_map_names_its_field(settings, text):
+    with pytest.raises(ConfigError, match=text):
+        MapConfig(**settings)
+
+
+def test_a_map_has_the_settings_of_its_name_or_of_the_first_pattern_that_fits(tmp_path):
+    path = tmp_path / "jet.toml"
+    path.write_text(
+        '[maps."logs-*"]\njournal_capacity = 1\n[maps."logs-a"]\njournal_capacity = 2\n[maps."*"]\nmax_bytes = 3\n'
+    )
+    maps = JetConfig.from_toml(path).maps
+    assert config_of("logs-a", maps).journal_capacity == 2
+    assert config_of("logs-b", maps).journal_capacity == 1
+    assert config_of("Logs-b", maps).max_bytes == 3
+    assert config_of("Logs-b", {}) == MapConfig()
+
+
+def test_settings_of_maps_that_need_what_is_not_built_are_refused():
+    backups = {"m": MapConfig(backup_count=2)}
+    assert JetConfig(maps=backups).maps == backups, "one member has no other one for a backup"
+    with pytest.raises(ConfigError, match=r"maps\['m'\].backup_count is 2, but with bind"):
+        JetConfig(maps=backups, bind="h:1", secret="s")
+    assert JetConfig(maps={"m": MapConfig(backup_count=0)}, bind="h:1", secret="s").maps
+    with pytest.raises(ConfigError, match="maps is set, but storage is '/var/jet'"):
+        JetConfig(maps=backups, storage="/var/jet")

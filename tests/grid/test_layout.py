@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from shmjet.core import keys
-from shmjet.grid import Grid, blobs, commit_counters, entries, layout
+from shmjet.grid import Grid, blobs, changes, commit_counters, entries, layout, times
 from shmjet.grid.scan import pages
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats" / "grid.md").read_text()
@@ -32,11 +32,20 @@ def test_the_page_states_the_numbers_of_the_code() -> None:
         (layout.TYPE_RECORD, "type record"),
         (layout.MARKER_RECORD, "marker record"),
         (layout.LAST_INCARNATION, "last incarnation"),
+        (layout.PARTITION_RECORD, "partition record"),
+        (layout.END_RECORD, "end record"),
+        (layout.USE_RECORD, "use record"),
     ):
         assert row(name)[0] == key[4:].decode()
         assert key[:4] == bytes(4)
     assert row("pickle extension") == str(entries.PICKLE)
     assert row("blob extension") == str(entries.BLOB)
+    assert row("timed extension") == str(times.TIMED)
+    assert row("moments of use") == str(times.SLOTS)
+    assert row("partition structure") == f"{layout.SIZES.size} bytes"
+    assert row("event header") == f"{changes.EVENT.size} bytes"
+    assert times.TRAILER.size == 3 * 8
+    assert (layout.HAS_BLOBS, layout.HAS_TIMES, layout.HAS_ENDS) == (1, 2, 4)
     assert row("columns block") == str(entries.COLUMNS_BLOCK)
     assert row("pickle block") == str(entries.PICKLE_BLOCK)
     assert row("blob block") == str(entries.BLOB_BLOCK)
@@ -57,7 +66,9 @@ def test_an_entry_lies_where_the_page_says(grid: Grid) -> None:
     with table.env.begin() as txn:
         record = txn.get(b"\0\0\0\0m" + b"m")
         assert record is not None
-        assert layout.Record.unpack(record) == layout.Record(1, 1, False)
+        assert layout.Record.unpack(record) == layout.Record(1)
         key = record[:4] + keys.partition_id("jet").to_bytes(2, "big") + b"sjet"
         assert txn.get(key) == b"\x92\xa3jet\x05"
+        sizes = txn.get(layout.PARTITION_RECORD + key[:6])
+        assert layout.Sizes.unpack(sizes) == layout.Sizes(1)
     assert [page.values for page in pages(table.env, table.record_key)] == [[b"\x92\xa3jet\x05"]]

@@ -24,11 +24,14 @@ from shmjet.grid.operations import (
     ReadBlob,
     Replace,
     Size,
+    Sizes,
+    Swap,
     Write,
     only_reads,
 )
 from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
+from shmjet.grid.times import Times, with_times
 
 
 class Point:
@@ -144,6 +147,7 @@ def test_what_is_no_operation_is_refused(service: GridService, body: bytes) -> N
 MAP, LIST = record_key(MAP_RECORD, "m"), record_key(LIST_RECORD, "l")
 KEY = PARTITION.pack(4) + b"sk"
 ENTRY, BLOCK = msgspec.msgpack.encode(("k", 1)), BLOCK_HEAD.pack(COLUMNS_BLOCK, 1) + b"x"
+TIMED_ENTRY = with_times(ENTRY, Times(1, 1, 1))
 
 
 @pytest.mark.parametrize(
@@ -160,6 +164,13 @@ ENTRY, BLOCK = msgspec.msgpack.encode(("k", 1)), BLOCK_HEAD.pack(COLUMNS_BLOCK, 
         (Write(1, MAP, [(NO_PREFIX + KEY, ENTRY)], False), "is not a key of a map in environment 1"),
         (Write(0, MAP, [(NO_PREFIX + PARTITION.pack(65532) + b"sk", ENTRY)], False), "is not a key of a map"),
         (Add(0, MAP, KEY + bytes(600), ENTRY, False), "is not a key of a map"),
+        (Swap(0, LIST, KEY, None, ENTRY, False), "a list does not do Swap"),
+        (Sizes(0, LIST), "a list does not do Sizes"),
+        (Write(0, MAP, [(NO_PREFIX + KEY, TIMED_ENTRY)], False), "a remote entry has times"),
+        (Replace(0, MAP, KEY, TIMED_ENTRY, False), "a remote entry has times"),
+        (Swap(0, MAP, KEY, None, TIMED_ENTRY, False), "a remote entry has times"),
+        (Add(0, MAP, KEY, b"", False), "is not an entry of a map"),
+        (Add(0, MAP, KEY, b"\x92\xa1k", False), "is not an entry of a map"),
         (Append(0, LIST, [(1, b"")], False), "is not a block of a list"),
         (Append(0, LIST, [(1, BLOCK_HEAD.pack(0xDC, 1) + b"x")], False), "a block of kind 220"),
         (Append(0, LIST, [(2, BLOCK)], False), "1 items was sent as one of 2"),

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "client_pid": os.getpid(),
         "log_levels": list(levels()),
         "jobs": dict(config.jobs),
+        "maps": {name: asdict(given) for name, given in config.maps.items()},
         "storage": "" if config.storage == IN_MEMORY else str(Path(config.storage).absolute()),
         **_network_settings(config),
     }

@@ -163,7 +163,8 @@ class Member:
         self._attachments = Attachments(self._services.attachments, network, lambda job: self._jobs.has_job(job))
         self._grid_folder = self.folder.path / "grid"
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
-        Grid.create(self._grid_folder, settings.partition_count, environments=environments)
+        count = settings.partition_count
+        Grid.create(self._grid_folder, count, environments=environments, maps=settings.maps)
         self._grid = GridRequests(self._grid_folder)
         self._observables = Observables()
 

@@ -1,0 +1,91 @@
+"""`MapConfig`: the settings of a map, and how a map's name finds its own among those of `JetConfig.maps`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from shmjet.core.checks import check_at_least, with_known_settings
+from shmjet.data.errors import ConfigError
+
+MOST_BACKUPS = 6
+MOST_EVENTS = 1 << 40
+EVICTIONS = ("none", "lru")
+
+
+@with_known_settings
+@dataclass(frozen=True, kw_only=True)
+class MapConfig:
+    """Settings of a map, given by name or pattern in `JetConfig(maps={"counts": MapConfig(...)})`.
+
+    Args:
+        backup_count: copies of each partition on other members, 0 to 6; None: as `JetConfig.backup_count`. This version
+            keeps none, so with `JetConfig.bind`, where there may be other members, only None and 0 are taken.
+        min_backups: copies that must be there for a write; this version keeps none, and takes only 0 (default).
+        journal_capacity: how many of the last changes are kept for `IMap.journal`; 0: no journal (default).
+        max_bytes: what its entries may take on a member, with their keys and files, at least 1; None: no limit.
+        eviction: what makes room when `max_bytes` is reached: "none", so that a write raises `GridFullError`
+            (default), or "lru": the entries that were put or looked up longest ago go. Needs `max_bytes`.
+
+    Raises:
+        ConfigError: an unknown field, a wrong type or range; the text names the field.
+
+    Example:
+        >>> MapConfig(journal_capacity=10_000).eviction
+        'none'
+    """
+
+    backup_count: int | None = None
+    min_backups: int = 0
+    journal_capacity: int = 0
+    max_bytes: int | None = None
+    eviction: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.backup_count is not None:
+            _in_range("MapConfig.backup_count", self.backup_count, MOST_BACKUPS)
+        if _in_range("MapConfig.min_backups", self.min_backups, MOST_BACKUPS):
+            raise ConfigError(
+                f"MapConfig.min_backups is {self.min_backups}, but this version keeps no backups of maps, so that "
+                "each write would be refused; leave it 0"
+            )
+        _in_range("MapConfig.journal_capacity", self.journal_capacity, MOST_EVENTS)
+        if self.max_bytes is not None:
+            check_at_least("MapConfig.max_bytes", self.max_bytes, 1)
+        if self.eviction not in EVICTIONS:
+            raise ConfigError(f"MapConfig.eviction must be 'none' or 'lru', got {self.eviction!r}")
+        if self.eviction == "lru" and self.max_bytes is None:
+            raise ConfigError("MapConfig.eviction is 'lru', but max_bytes is not set; nothing would be evicted")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has neither a journal nor a limit."""
+        return not self.journal_capacity and self.max_bytes is None
+
+
+def _in_range(name: str, value: int, most: int) -> int:
+    if check_at_least(name, value, 0) > most:
+        raise ConfigError(f"{name} must be at most {most}, got {value}")
+    return value
+
+
+PLAIN = MapConfig()
+"""The settings of a map that has none."""
+
+
+def config_of(name: str, maps: Mapping[str, MapConfig]) -> MapConfig:
+    """Return the settings of a map: under its name, else under the first pattern that it matches.
+
+    Args:
+        name: of the map.
+        maps: settings by name or pattern (`*`, `?`, `[...]`, as in file names; capitals are told apart).
+
+    Example:
+        >>> config_of("logs-1", {"logs-*": MapConfig(journal_capacity=5)}).journal_capacity
+        5
+    """
+    found = maps.get(name)
+    if found is None:
+        found = next((config for pattern, config in maps.items() if fnmatchcase(name, pattern)), PLAIN)
+    return found

@@ -1,0 +1,318 @@
+"""What one write transaction does to one map in one environment, with all that hangs on it.
+
+`Changes` keeps the sizes of partitions, the indexes of times, the weight of a map with a limit and the journal in step
+with the entries. It knows no locks and no other environments: `table` opens transactions, and makes room afterwards.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shmjet.core.map_config import PLAIN, MapConfig
+from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.layout import (
+    END_RECORD,
+    FLAGS_AT,
+    HAS_BLOBS,
+    HAS_ENDS,
+    HAS_TIMES,
+    INCARNATION,
+    INDEX,
+    LAST_INCARNATION,
+    PARTITION,
+    PARTITION_RECORD,
+    PREFIX,
+    TIME,
+    USE_RECORD,
+    Record,
+    Sizes,
+)
+from shmjet.grid.times import Times, is_over, now, times_of, with_times
+
+Entry = tuple[bytes, bytes]
+
+ADDED, UPDATED, REMOVED = 1, 2, 3
+EVENT = struct.Struct(">BHQI")
+"""Kind, partition, sequence there, and the length of the old entry that follows, before the new one."""
+MOST_ENDED = 64
+"""Entries whose time is over that a write removes on the way."""
+
+MOST_SPARED = 256
+"""Entries that one transaction gives another place in the order of use; readers may be faster than it is."""
+
+
+class Event(NamedTuple):
+    """A change of one entry: stored entries as they were and are, empty for none."""
+
+    kind: int
+    partition: int
+    sequence: int
+    old: bytes
+    new: bytes
+
+    @staticmethod
+    def unpack(data: bytes) -> Event:
+        """Read a stored event."""
+        kind, partition, sequence, length = EVENT.unpack_from(data)
+        split = EVENT.size + length
+        return Event(kind, partition, sequence, data[EVENT.size : split], data[split:])
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the entries of a map are kept.
+
+    Args:
+        config: its settings.
+        files: gives the bytes of the files that a stored entry names.
+    """
+
+    config: MapConfig = PLAIN
+    files: Callable[[bytes], int] = len
+
+
+class Changes:
+    """The changes of one transaction. After the last one `close` has to be called, before it commits.
+
+    Args:
+        txn: the transaction.
+        env: where it is.
+        record_key: of the map.
+        rules: of the map.
+    """
+
+    def __init__(self, txn: Transaction, env: Environment, record_key: bytes, rules: Rules) -> None:
+        self.txn = txn
+        self._env = env
+        self._record_key = record_key
+        self._rules = rules
+        self._limited = rules.config.max_bytes is not None
+        self._stored = txn.get(record_key)
+        if self._stored is not None:
+            self.record = Record.unpack(self._stored)
+        else:
+            self.record = Record(next_incarnation(txn), flags=HAS_TIMES if self._limited else 0)
+            if rules.config.journal_capacity:
+                self.record.log = next_incarnation(txn)
+        self.prefix = INCARNATION.pack(self.record.incarnation)
+        self.gone: list[bytes] = []
+        """Stored entries that have left without the caller having asked for them; their files are not needed."""
+        self.weighed = 0
+        """By how many bytes the map has become heavier."""
+        self.heaviest = 0
+        """Bytes of the heaviest entry that was stored."""
+        self._sizes: dict[bytes, Sizes] = {}
+        self._events: list[bytes] = []
+        self._now = now() if self.record.flags & HAS_TIMES else 0
+
+    @property
+    def appended(self) -> int:
+        """How many events there are."""
+        return len(self._events)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether entries may be written without a look at what they replace."""
+        return not self.record.flags and not self.record.log
+
+    def get(self, tail: bytes) -> bytes | None:
+        """Return the stored entry of a key, None when there is none, or its time is over."""
+        found = self.txn.get(self.prefix + tail)
+        return None if found is None or self._is_over(found) else found
+
+    def put(self, tail: bytes, stored: bytes, *, with_blobs: bool, ttl: int = 0) -> bytes | None:
+        """Store an entry and return the one that was there.
+
+        Args:
+            tail: key without prefix.
+            stored: the entry.
+            with_blobs: whether its value may lie in a file.
+            ttl: nanoseconds until it ends; 0: never.
+        """
+        if with_blobs:
+            self.record.flags |= HAS_BLOBS
+        if ttl or self._limited:
+            stored = self._with_times(tail, stored, ttl)
+        replaced = self.txn.replace(self.prefix + tail, stored)
+        old = None if replaced is None else self._left(tail, replaced)
+        if replaced is None:
+            self._sizes_of(tail[: PARTITION.size]).entries += 1
+        if self.record.log:
+            self._note(ADDED if old is None else UPDATED, tail, old or b"", stored)
+        return old
+
+    def remove(self, tail: bytes) -> bytes | None:
+        """Remove an entry and return it; None when there is none, or its time is over."""
+        replaced = self.txn.pop(self.prefix + tail)
+        if replaced is None:
+            return None
+        self._sizes_of(tail[: PARTITION.size]).entries -= 1
+        old = self._left(tail, replaced)
+        if old is not None and self.record.log:
+            self._note(REMOVED, tail, old, b"")
+        return old
+
+    def put_sorted(self, entries: list[Entry]) -> None:
+        """Store entries of a map that `is_plain`: full keys, in their order."""
+        at, before = 0, self._env.entries(self.txn)
+        with self.txn.cursor() as cursor:
+            while at < len(entries):
+                partition = entries[at][0][INCARNATION.size : PREFIX]
+                behind = self.prefix + PARTITION.pack(PARTITION.unpack(partition)[0] + 1)
+                end = bisect_left(entries, (behind,), at)
+                cursor.putmulti(entries[at:end] if at or end < len(entries) else entries)
+                after = self._env.entries(self.txn)
+                if after != before:
+                    self._sizes_of(partition).entries += after - before
+                at, before = end, after
+
+    def end_some(self, most: int = MOST_ENDED) -> int:
+        """Remove entries whose time is over, and return how many."""
+        head = END_RECORD + self.prefix
+        tails: list[bytes] = []
+        with self.txn.cursor() as cursor:
+            if cursor.set_range(head):
+                for key, tail in cursor.iternext():
+                    if len(tails) == most or not key.startswith(head) or TIME.unpack(key[len(head) :])[0] > self._now:
+                        break
+                    tails.append(tail)
+        for tail in tails:
+            self.remove(tail)
+        return len(tails)
+
+    def evict(self, most: int, last: Callable[[bytes], int]) -> int:
+        """Remove the entries that were used longest ago.
+
+        Args:
+            most: bytes that are enough.
+            last: gives the last use of a key, with its prefix.
+
+        Returns:
+            bytes that were removed.
+        """
+        head, removed, spared = USE_RECORD + self.prefix, 0, 0
+        while removed < most:
+            with self.txn.cursor() as cursor:
+                if not cursor.set_range(head) or not cursor.key().startswith(head):
+                    break
+                at, tail = TIME.unpack(cursor.key()[len(head) :])[0], cursor.value()
+            used = last(self.prefix + tail)
+            if used > at and spared < MOST_SPARED:
+                self._use_again(tail, used)
+                spared += 1
+                continue
+            before = self.weighed
+            old = self.remove(tail)
+            if old is not None and not self.record.log:
+                self.gone.append(old)
+            removed += before - self.weighed
+        return removed
+
+    def close(self) -> None:
+        """Write down what has changed but for the entries themselves."""
+        if self.record.flags & HAS_ENDS:
+            self.end_some()
+        for partition, sizes in self._sizes.items():
+            self.txn.put(PARTITION_RECORD + self.prefix + partition, sizes.pack())
+        if self._events:
+            log = INCARNATION.pack(self.record.log)
+            at = span(self.txn, log)[1]
+            with self.txn.cursor() as cursor:
+                cursor.putmulti([(log + INDEX.pack(at + index), event) for index, event in enumerate(self._events)])
+        self.record.weight += self.weighed
+        stored = self.record.pack()
+        if stored != self._stored:
+            self.txn.put(self._record_key, stored)
+
+    def _sizes_of(self, partition: bytes) -> Sizes:
+        sizes = self._sizes.get(partition)
+        if sizes is None:
+            found = self.txn.get(PARTITION_RECORD + self.prefix + partition)
+            sizes = self._sizes[partition] = Sizes.unpack(found)
+        return sizes
+
+    def _with_times(self, tail: bytes, stored: bytes, ttl: int) -> bytes:
+        self._now = self._now or now()
+        self.record.flags |= HAS_TIMES | (HAS_ENDS if ttl else 0)
+        end = self._indexed(END_RECORD, self._now + ttl, tail) if ttl else 0
+        used, weight = 0, 0
+        if self._limited:
+            if self._rules.config.eviction == "lru":
+                used = self._indexed(USE_RECORD, self._now, tail)
+            weight = len(tail) + len(stored) + self._rules.files(stored)
+            self.weighed += weight
+            self.heaviest = max(self.heaviest, weight)
+        return with_times(stored, Times(end, used, weight))
+
+    def _use_again(self, tail: bytes, used: int) -> None:
+        """Give an entry the place in the order of use that its last use has."""
+        key = self.prefix + tail
+        stored = self.txn.get(key)
+        times = None if stored is None else times_of(stored)
+        assert stored is not None
+        assert times is not None
+        self.txn.delete(USE_RECORD + self.prefix + TIME.pack(times.used))
+        self.txn.put(key, with_times(stored, times._replace(used=self._indexed(USE_RECORD, used, tail))))
+
+    def _indexed(self, kind: bytes, moment: int, tail: bytes) -> int:
+        """Enter a key into an index, at a moment or the next nanosecond that is free."""
+        while not self.txn.put(kind + self.prefix + TIME.pack(moment), tail, overwrite=False):
+            moment += 1
+        return moment
+
+    def _left(self, tail: bytes, stored: bytes) -> bytes | None:
+        """Take an entry that is not stored any more out of indexes and weight; return it, None when it had ended."""
+        times = times_of(stored) if self.record.flags & HAS_TIMES else None
+        if times is None:
+            return stored
+        if times.end:
+            self.txn.delete(END_RECORD + self.prefix + TIME.pack(times.end))
+        if times.used:
+            self.txn.delete(USE_RECORD + self.prefix + TIME.pack(times.used))
+        self.weighed -= times.weight
+        if not 0 < times.end <= self._now:
+            return stored
+        if self.record.log:
+            self._note(REMOVED, tail, stored, b"")
+        else:
+            self.gone.append(stored)
+        return None
+
+    def _is_over(self, stored: bytes) -> bool:
+        return self.record.flags & HAS_ENDS != 0 and is_over(stored, self._now)
+
+    def _note(self, kind: int, tail: bytes, old: bytes, new: bytes) -> None:
+        partition = tail[: PARTITION.size]
+        sizes = self._sizes_of(partition)
+        number = PARTITION.unpack(partition)[0]
+        self._events.append(EVENT.pack(kind, number, sizes.following, len(old)) + old + new)
+        sizes.following += 1
+
+
+def span(txn: Transaction, log: bytes) -> tuple[int, int]:
+    """Return the numbers of the first event of a log, and of the one after its last."""
+    with txn.cursor() as cursor:
+        if not cursor.set_range(log) or cursor.key()[: len(log)] != log:
+            return 0, 0
+        first = INDEX.unpack(cursor.key()[len(log) :])[0]
+        behind = INCARNATION.pack(INCARNATION.unpack(log)[0] + 1)
+        if not (cursor.prev() if cursor.set_range(behind) else cursor.last()):
+            return 0, 0
+        return first, INDEX.unpack(cursor.key()[len(log) :])[0] + 1
+
+
+def next_incarnation(txn: Transaction) -> int:
+    """Give out an incarnation."""
+    last = txn.get(LAST_INCARNATION)
+    number = 1 if last is None else INCARNATION.unpack(last)[0] + 1
+    txn.put(LAST_INCARNATION, INCARNATION.pack(number))
+    return number
+
+
+def flags_of(record: bytes) -> int:
+    """Return the flags of a packed record."""
+    return record[FLAGS_AT]
