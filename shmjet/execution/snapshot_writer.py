@@ -8,7 +8,6 @@ know tasklets.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 

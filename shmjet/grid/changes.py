@@ -125,7 +125,7 @@ class Changes:
         return None if found is None or self._is_over(found) else found
 
     def put(self, tail: bytes, stored: bytes, *, with_blobs: bool, ttl: int = 0) -> bytes | None:
-        """Store an entry and return the one that was there.
+        """Store an entry and return what was there before.
 
         Args:
             tail: key without prefix.

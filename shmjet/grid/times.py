@@ -43,7 +43,7 @@ def now() -> int:
 
 
 def with_times(stored: bytes, times: Times) -> bytes:
-    """Return a stored entry with this trailer, in place of the one that it may have."""
+    """Return a stored entry with this trailer, in place of its own, if it has one."""
     key, value = _parts(stored)
     plain = _value(bytes(value))
     head = _EXT_32.pack(0xC9, len(plain) + TRAILER.size, TIMED)

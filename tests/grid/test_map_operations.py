@@ -1,4 +1,4 @@
-"""Operations beyond those of a dict, on a map at hand and on one that is elsewhere."""
+"""Operations beyond those of a dict, on a map at hand and on a map of another member."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _STATUS_WAIT_S = 0.25
 _LATE_STATUS_S = 1.0
 _END_S = 1.0
 _AGAIN_S = 0.1
-_PIDS_S = 2.0
+_PIDS_S = 10.0
 _LOOK_S = 1.0
 
 logger = logging.getLogger("shmjet.member")
