@@ -72,6 +72,7 @@ class StreamKinds:
         """Return the kinds of this moment."""
         made = StreamKinds(self._keys)
         made.kinds, made.known = dict(self.kinds), set(self.known)
+        made._is_uniform = self._is_uniform
         return made
 
     def head(self) -> Batch:
