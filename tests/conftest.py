@@ -25,11 +25,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long an example takes says how busy the machine is. The examples are the same in each run, which passes or fails
-# by what the code is, not by chance; SHMJET_RANDOM_EXAMPLES=1 looks for others.
-settings.register_profile("shmjet", deadline=None, derandomize="SHMJET_RANDOM_EXAMPLES" not in os.environ)
+# How long an example takes, or its making, says how busy the machine is. The examples are the same in each run, which
+# passes or fails by what the code is, not by chance; SHMJET_RANDOM_EXAMPLES=1 looks for others.
+settings.register_profile(
+    "shmjet",
+    deadline=None,
+    derandomize="SHMJET_RANDOM_EXAMPLES" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("shmjet")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what runs behind `&`, and children inherit it

@@ -14,7 +14,7 @@ from shmjet.grid import Grid
 from tests.grid.test_imap import VALUES, same
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(batches=st.lists(st.lists(VALUES, max_size=10), max_size=5))
 def test_a_list_holds_what_was_appended_with_the_same_types(grid: Grid, batches: list[list[Any]]) -> None:
     jet, expected = grid.get_list("l"), [item for batch in batches for item in batch]
@@ -26,7 +26,7 @@ def test_a_list_holds_what_was_appended_with_the_same_types(grid: Grid, batches:
     assert all(same(jet[index], expected[index]) for index in range(-len(expected), len(expected)))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 300), max_size=6),
     chosen=st.slices(1000),

@@ -44,7 +44,7 @@ def same(left: Any, right: Any) -> bool:
     return pickle.dumps(left, 5) == pickle.dumps(right, 5) or (type(left) is type(right) and repr(left) == repr(right))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(entries=st.lists(st.tuples(KEYS, VALUES), max_size=20))
 def test_a_map_holds_what_a_dict_holds_with_the_same_types(grid: Grid, entries: list[tuple[Any, Any]]) -> None:
     jet, expected = grid.get_map("m"), dict(entries)

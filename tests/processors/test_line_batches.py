@@ -23,7 +23,7 @@ def lines(path: Path, count: int = 1, **options: Any) -> list[str]:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     data=st.lists(pieces, max_size=40).map(b"".join),
     block=st.integers(1, 60),

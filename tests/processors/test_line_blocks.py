@@ -45,7 +45,7 @@ pieces = st.sampled_from(
 
 
 @pytest.mark.usefixtures("small_pieces")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.lists(pieces, max_size=40).map(b"".join), cuts=st.lists(st.integers(1, 60), max_size=5))
 def test_segments_give_the_lines_of_text_mode_wherever_they_are_cut(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, cuts: list[int]

@@ -228,7 +228,7 @@ def test_what_is_written_is_what_numpy_loads(tmp_path: Path) -> None:
 columns = st.sampled_from(["?", "i1", "u8", "f2", "f8", "c16", "M8[ns]", "m8[h]", "S3", "U2"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     types=st.lists(columns, min_size=1, max_size=5),
     names=st.sampled_from(["abcde", "äöüßé", "日本語文字"]),

@@ -312,7 +312,7 @@ records = st.lists(st.tuples(st.integers(-999, 999), st.lists(words, max_size=3)
 
 
 @pytest.mark.usefixtures("small")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     records=records,
     quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
@@ -344,7 +344,7 @@ odd_pieces = st.sampled_from([b"1,a\n", b'2,"b\n"\n', b'"', b",", b"\n", b"\r", 
 
 
 @pytest.mark.usefixtures("small")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     data=st.lists(st.sampled_from([b"1,a\n", b'2,"b\n"\n', b'"', b",", b"\n", b"\r", b"xyz", b'""']), max_size=40).map(
         b"".join

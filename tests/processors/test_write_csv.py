@@ -95,7 +95,7 @@ def tables(draw: st.DrawFn) -> Batch:
     return Batch(columns, validity)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     table=tables(),
     delimiter=st.sampled_from(",;\t|: "),
