@@ -46,6 +46,7 @@ from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.tasklet_transfer import pack, unpack
 from shmjet.ipc.inline_or_memfd import MOST_INLINE, InlineOrMemfd
+from shmjet.ring.class_versions import classes_in
 from shmjet.ring.pickling import ItemEncodingError
 
 _decoded = lru_cache(maxsize=256)(os.fsdecode)  # every job of a client has the same paths
@@ -152,6 +153,7 @@ class Deployment:
             self._let_go = partial(shared.let_go, deploy.arena_id)
             extend_import_path(deploy.import_paths)
             code = load_code(data.view()) if prepared.code is None else prepared.code
+            classes = classes_in(data.view()) if deploy.manifest else {}
         finally:
             data.close()
         config = pickle.loads(deploy.config)
@@ -171,7 +173,7 @@ class Deployment:
         layout = lay_out(plan)
         self._readiness = Readiness(arena, layout)
         if DeploymentSnapshots.are_needed(deploy, config):
-            self.snapshots = DeploymentSnapshots(deploy, self._endpoint, code.edges, config, shared.codec)
+            self.snapshots = DeploymentSnapshots(deploy, self._endpoint, code.edges, config, shared.codec, classes)
             self._check_saved(self.snapshots)
         aligns = config.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
         self._wiring = Wiring(deploy, layout, code.edges, self._endpoint, shared, arena, aligns)

@@ -4,7 +4,7 @@ the orders. Jobs without a guarantee that start afresh have none of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from shmjet._native import Codec
@@ -17,6 +17,7 @@ from shmjet.execution.snapshot_orders import Place, SnapshotOrders
 from shmjet.execution.snapshot_steps import Share, SnapshotSteps
 from shmjet.execution.state_partitions import StatePartitions, placement_of
 from shmjet.execution.tasklet import ProcessorTasklet
+from shmjet.ring.class_versions import ClassName
 
 
 class DeploymentSnapshots:
@@ -28,10 +29,17 @@ class DeploymentSnapshots:
         edges: the code of the edges, in the plan's order.
         config: of the job.
         codec: of this process.
+        classes: of the job, by module and name, that it brings by value.
     """
 
     def __init__(
-        self, deploy: Deploy, endpoint: int, edges: Sequence[EdgeCode], config: JobConfig, codec: Codec
+        self,
+        deploy: Deploy,
+        endpoint: int,
+        edges: Sequence[EdgeCode],
+        config: JobConfig,
+        codec: Codec,
+        classes: Mapping[ClassName, type],
     ) -> None:
         self._plan = deploy.plan
         self._edges = edges
@@ -43,7 +51,7 @@ class DeploymentSnapshots:
         self._orders = SnapshotOrders(deploy.execution_id, process, codec)
         self._restoring: Restoring | None = None
         if deploy.manifest:
-            self._restoring = Restoring(deploy.manifest, deploy.plan, edges, self._partitions_of, codec)
+            self._restoring = Restoring(deploy.manifest, deploy.plan, edges, self._partitions_of, codec, classes)
 
     @staticmethod
     def are_needed(deploy: Deploy, config: JobConfig) -> bool:

@@ -9,7 +9,7 @@ only if all of them had ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from shmjet.execution.messages import JobPlan
 from shmjet.execution.snapshot_orders import Place
 from shmjet.execution.snapshot_steps import Share
 from shmjet.execution.state_partitions import StatePartitions
+from shmjet.ring.class_versions import ClassName
 from shmjet.ring.frames import CODEC_PICKLE
 from shmjet.snapshots.chunk import SCHEME_DEFAULT, ChunkReader, Entry, UnreadableEntryError
 from shmjet.snapshots.manifest import (
@@ -43,6 +44,7 @@ class Restoring:
         edges: the code of its edges, in the plan's order.
         partitions: returns those of a vertex's state.
         codec: of this process.
+        classes: of the job, by module and name, that it brings by value (`shmjet.ring.class_versions`).
 
     Raises:
         DamagedSnapshotError: the manifest cannot be read.
@@ -55,12 +57,13 @@ class Restoring:
         edges: Sequence[EdgeCode],
         partitions: Callable[[int], StatePartitions],
         codec: Codec,
+        classes: Mapping[ClassName, type] | None = None,
     ) -> None:
         self._plan = plan
         self._edges = edges
         self._partitions = partitions
         self._saved = {vertex.name: vertex for vertex in read_manifest(manifest).vertices}
-        self._reader = ChunkReader(Path(manifest).parent, codec)
+        self._reader = ChunkReader(Path(manifest).parent, codec, classes)
         self._mixed: dict[int, dict[int, list[list[Entry]]]] = {}
 
     def share(self, place: Place, saves_at_end: bool) -> Share:

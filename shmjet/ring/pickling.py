@@ -161,7 +161,7 @@ def _load(stream: memoryview, buffers: Iterable[Any]) -> Any:
     try:
         tracked = _internals._DYNAMIC_CLASS_TRACKER_BY_CLASS
         before = len(tracked)
-        known = set(tracked) if _carries_classes(stream) else None
+        known = set(tracked) if carries_classes(stream) else None
         result = pickle.loads(stream, buffers=buffers)
         if known is not None and len(tracked) != before:
             _classes_in_items.update(cls for cls in tracked if cls not in known)
@@ -171,7 +171,7 @@ def _load(stream: memoryview, buffers: Iterable[Any]) -> Any:
             gc.enable()
 
 
-def _carries_classes(stream: memoryview) -> bool:
+def carries_classes(stream: memoryview) -> bool:
     """Say whether a pickle may bring the body of a class; only then is the tracker looked at."""
     if len(stream) > 1 << 20:
         return True

@@ -12,15 +12,16 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 from shmjet._native import Codec
 from shmjet.data.errors import ShmjetError
+from shmjet.ring.class_versions import ClassName, NewerClasses
 from shmjet.ring.frames import CODEC_COLUMNS, CODEC_PICKLE
-from shmjet.ring.pickling import ItemEncodingError, dumps_by_value, loads
+from shmjet.ring.pickling import ItemEncodingError, carries_classes, dumps_by_value, loads, loads_by
 from shmjet.snapshots.manifest import DamagedSnapshotError, Piece
 from shmjet.snapshots.unreadable import short_text, unreadable_entry
 
@@ -192,11 +193,15 @@ class ChunkReader:
     Args:
         folder: where they are.
         codec: of this process.
+        classes: of the job, in place of classes of the same name that came by value with the entries.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], codec: Codec) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], codec: Codec, classes: Mapping[ClassName, type] | None = None
+    ) -> None:
         self._folder = Path(folder)
         self._codec = codec
+        self._classes = classes or {}
         self._files: dict[str, mmap.mmap] = {}
 
     def head(self, piece: Piece) -> PieceHead:
@@ -234,7 +239,7 @@ class ChunkReader:
             if head.codec == CODEC_COLUMNS:
                 return self._codec.decode(payload, head.entries)
             if head.codec == CODEC_PICKLE:
-                return _unpickled(payload)
+                return _unpickled(payload, self._classes)
         raise self._damaged(piece, f"it has an unknown codec {head.codec}")
 
     def _view(self, piece: Piece) -> memoryview:
@@ -289,11 +294,14 @@ def check_pieces(folder: str | os.PathLike[str], pieces: Iterable[Piece]) -> Non
         reader.close()
 
 
-def _unpickled(payload: memoryview) -> list[Entry]:
+def _unpickled(payload: memoryview, classes: Mapping[ClassName, type]) -> list[Entry]:
+    def load(stream: memoryview, buffers: Iterable[Any]) -> Any:
+        return NewerClasses(stream, buffers, classes).load()
+
     try:
-        return list(loads(payload))
+        return list(loads_by(payload, load) if classes and carries_classes(payload) else loads(payload))
     except Exception as error:
-        found = unreadable_entry(payload)
+        found = unreadable_entry(payload, classes)
         of_key = "" if found is None else f"the entry of key {found[0]} needs {found[1]}: "
         raise UnreadableEntryError(f"{of_key}{type(error).__name__}: {error}") from error
 

@@ -7,11 +7,10 @@ time. Must not know vertices.
 
 from __future__ import annotations
 
-import io
-import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from shmjet.ring.class_versions import ClassName, NewerClasses
 from shmjet.ring.pickling import Buffer, loads_by
 
 _MOST_NAMES: Final = 64
@@ -19,28 +18,35 @@ _MOST_NAMES: Final = 64
 _MOST_DEPTH: Final = 20
 """Containers in containers in which a stand-in is looked for."""
 
-Name = tuple[str, str]
 
-
-def unreadable_entry(payload: Buffer) -> tuple[str, str] | None:
+def unreadable_entry(payload: Buffer, classes: Mapping[ClassName, type]) -> tuple[str, str] | None:
     """Find the entry because of which a list of entries cannot be unpickled.
 
     Args:
-        payload: of a piece, which `shmjet.ring.pickling.loads` cannot read.
+        payload: of a piece, which cannot be read.
+        classes: of the job, with which it was to be read.
 
     Returns:
         the key of the entry, as a text, and the name of the class or function that is missing or raises; None when it
         cannot be found.
     """
-    first = _Trial(frozenset())
-    entries = first.load(payload)
-    if entries is not None:
-        return _first_with_stand_in(entries)
-    for name in sorted(first.seen)[:_MOST_NAMES]:
-        entries = _Trial(frozenset([name])).load(payload)
+    seen: set[ClassName] = set()
+
+    def entries_with(*replaced: ClassName) -> list[tuple[Any, Any]] | None:
+        def load(stream: memoryview, buffers: Iterable[Any]) -> Any:
+            return _Trial(stream, buffers, classes, frozenset(replaced), seen).load()
+
+        try:
+            return list(loads_by(payload, load))
+        except Exception:
+            return None
+
+    entries = entries_with()
+    for name in sorted(seen)[:_MOST_NAMES]:
         if entries is not None:
-            return _first_with_stand_in(entries)
-    return None
+            break
+        entries = entries_with(name)
+    return None if entries is None else _first_with_stand_in(entries)
 
 
 class _StandIn:
@@ -70,37 +76,49 @@ class _StandIn:
         """Take an item as a set would."""
 
 
-class _Trial:
-    """One attempt to unpickle, with stand-ins for some names and for all that cannot be imported."""
+class _Trial(NewerClasses):
+    """One attempt to unpickle, with stand-ins for some names and for all that cannot be imported.
 
-    def __init__(self, replaced: frozenset[Name]) -> None:
-        self.seen: set[Name] = set()
-        """What was imported."""
+    Args:
+        stream, buffers, classes: as of `NewerClasses`.
+        replaced: the names that stand-ins replace.
+        seen: gets the names of all others.
+    """
+
+    def __init__(
+        self,
+        stream: memoryview,
+        buffers: Iterable[Any],
+        classes: Mapping[ClassName, type],
+        replaced: frozenset[ClassName],
+        seen: set[ClassName],
+    ) -> None:
+        super().__init__(stream, buffers, classes)
         self._replaced = replaced
+        self._seen = seen
 
-    def load(self, payload: Buffer) -> list[tuple[Any, Any]] | None:
-        """Return the entries; None when they cannot be unpickled."""
+    def find_class(self, module: str, name: str, /) -> Any:
+        """Return what a pickle names, or a stand-in."""
+        if (module, name) in self._replaced:
+            return _stand_in_for(module, name)
         try:
-            entries = loads_by(payload, self._loaded)
+            found = super().find_class(module, name)
         except Exception:
-            return None
-        return entries if isinstance(entries, list) else None
+            return _stand_in_for(module, name)
+        if not module.startswith("cloudpickle"):  # that makes classes, which `own_class` sees
+            self._seen.add((module, name))
+        return found
 
-    def _loaded(self, stream: memoryview, buffers: Iterable[Any]) -> Any:
-        trial = self
-
-        class Unpickler(pickle.Unpickler):
-            def find_class(self, module: str, name: str) -> Any:
-                if (module, name) not in trial._replaced:
-                    try:
-                        found = super().find_class(module, name)
-                    except Exception:
-                        return _stand_in_for(module, name)
-                    trial.seen.add((module, name))
-                    return found
-                return _stand_in_for(module, name)
-
-        return Unpickler(io.BytesIO(stream), buffers=buffers).load()
+    def own_class(self, module: object, name: str) -> type | None:
+        """Return the class of the job of that name, or a stand-in."""
+        if (str(module), name) in self._replaced:
+            stand_in = _stand_in_for(str(module), name)
+            self.taken.add(stand_in)
+            return stand_in
+        own = super().own_class(module, name)
+        if own is not None:
+            self._seen.add((str(module), name))
+        return own
 
 
 def _stand_in_for(module: str, name: str) -> type[_StandIn]:

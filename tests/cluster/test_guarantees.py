@@ -10,6 +10,7 @@ import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -344,6 +345,41 @@ def test_state_of_another_kind_is_named_before_the_job_begins(
         jet.new_job(dag(processors.filter(bool), None), guaranteed(initial_snapshot_name="x")).execute()
     jet.new_job(dag(processors.distinct(), None), guaranteed(initial_snapshot_name="x")).run(SOON_S)
     snapshot.destroy()
+
+
+def test_state_of_a_class_of_a_script_is_of_the_class_of_the_next_version(
+    jet: JetInstance, gate: Path, eventually: Eventually
+) -> None:
+    text = """
+class Total:
+    def __init__(self):
+        self.n = 0
+    def add(self):
+        self.n += 1
+        return VERSION, self.n
+
+def step(total, item):
+    return *total.add(), isinstance(total, Total)
+"""
+
+    def dag(version: str, count: int, wait_for: Path | None) -> DAG:
+        script: dict[str, Any] = {"__name__": "a_script"}
+        exec(text.replace("VERSION", repr(version)), script)
+        made = DAG()
+        numbers = made.new_vertex("numbers", lambda: Numbers(count, wait_for), 1)
+        total = made.new_vertex("total", processors.map_stateful(script["Total"], script["step"]), 1)
+        end = made.new_vertex("end", processors.write_list("versions"), 1)
+        return made.edge(between(numbers, total)).edge(between(total, end))
+
+    results = jet.get_list("versions")
+    job = jet.new_job(dag("old", 20, gate), guaranteed())
+    job.execute()
+    eventually(lambda: len(results) == 20)
+    snapshot = job.cancel_and_export_snapshot("x")
+    jet.new_job(dag("new", 40, None), guaranteed(initial_snapshot_name="x")).run(SOON_S)
+    assert list(results)[20:] == [("new", n, True) for n in range(21, 41)]
+    snapshot.destroy()
+    results.destroy()
 
 
 def test_a_cancelled_job_leaves_nothing(jet: JetInstance, file: Path, gate: Path, eventually: Eventually) -> None:

@@ -116,3 +116,20 @@ def test_a_function_that_makes_an_object_and_raises_is_named(tmp_path: Path, old
 
     text = refusal(tmp_path, [("a", old.Made(5))], old, made=refuse)
     assert text == "the entry of key 'a' needs users_module.made: KeyError: 5"
+
+
+def test_a_class_of_the_job_that_refuses_what_another_version_has_saved_is_named(tmp_path: Path) -> None:
+    def version(text: str) -> Any:
+        names: dict[str, Any] = {"__name__": "a_script"}
+        exec(f"class Total:\n    def __init__(self):\n        self.n = 1\n{text}", names)
+        return names["Total"]
+
+    refusing = version("    def __setstate__(self, state):\n        raise ValueError('no n any more')\n")
+    writer = ChunkWriter(tmp_path / "1.chunk", Codec())
+    piece = writer.write([("a", (1, 2)), ("b", {"x": version("")()})], 0)
+    writer.close()
+    assert piece is not None
+    reader = ChunkReader(tmp_path, Codec(), {("a_script", "Total"): refusing})
+    with pytest.raises(UnreadableEntryError, match=r"key 'b' needs a_script\.Total: ValueError: no n any more"):
+        reader.entries(piece)
+    reader.close()
