@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from shmjet._native import Codec
 from shmjet.core import ColumnKey, ProcessorError
@@ -33,6 +33,9 @@ from shmjet.snapshots.manifest import (
     SavedVertex,
     read_manifest,
 )
+
+_CHECKED_BYTES: Final = 1 << 20
+"""Pieces up to this size are read before anything runs."""
 
 
 class Restoring:
@@ -100,13 +103,16 @@ class Restoring:
     def check(self, v: int) -> None:
         """Read some entries of a vertex, before anything runs: a class that is gone is mostly needed by all of them.
 
+        Every process does this for all of its vertices, so a large piece is left to the processor that gets it back.
+
         Raises:
             ProcessorError, DamagedSnapshotError: as of `share`.
         """
         saved = self._saved.get(self._plan.vertices[v].name)
         for record in () if saved is None else saved.processors:
-            if record.pieces and self._reader.head(record.pieces[0]).codec == CODEC_PICKLE:
-                self._entries(v, record.pieces[0])
+            piece = record.pieces[0] if record.pieces else None
+            if piece and piece.size <= _CHECKED_BYTES and self._reader.head(piece).codec == CODEC_PICKLE:
+                self._entries(v, piece)
                 return
 
     def _entries(self, v: int, piece: Piece) -> list[Entry]:

@@ -32,7 +32,7 @@ def classes_in(code: bytes | memoryview) -> dict[ClassName, type]:
 
 
 class NewerClasses(pickle.Unpickler):
-    """Unpickles with the job's own classes in place of those that the pickle brings.
+    """Unpickles with the job's own classes in place of the ones in the pickle.
 
     Args:
         stream: a pickle.

@@ -120,7 +120,11 @@ def loads(payload: Buffer, *, copy: bool = True) -> Any:
         ValueError: the payload is damaged.
         UnknownClassError: see `class_by_id`.
     """
-    return loads_by(payload, _load, copy=copy)
+    return loads_by(payload, _plain_load, copy=copy)
+
+
+def _plain_load(stream: memoryview, buffers: Iterable[Any]) -> Any:
+    return pickle.loads(stream, buffers=buffers)
 
 
 def loads_by(payload: Buffer, load: Callable[[memoryview, Iterable[Any]], Any], *, copy: bool = True) -> Any:
@@ -151,10 +155,10 @@ def loads_by(payload: Buffer, load: Callable[[memoryview, Iterable[Any]], Any], 
         if at > len(view):
             raise ValueError("the pickled payload is damaged: it ends within the pickle")
         with view[start : start + pickled] as stream:
-            return load(stream, buffers)
+            return _load(stream, buffers, load)
 
 
-def _load(stream: memoryview, buffers: Iterable[Any]) -> Any:
+def _load(stream: memoryview, buffers: Iterable[Any], load: Callable[[memoryview, Iterable[Any]], Any]) -> Any:
     """Unpickle with the cyclic collector off; remember classes that came by value."""
     collecting = gc.isenabled()
     gc.disable()
@@ -162,7 +166,7 @@ def _load(stream: memoryview, buffers: Iterable[Any]) -> Any:
         tracked = _internals._DYNAMIC_CLASS_TRACKER_BY_CLASS
         before = len(tracked)
         known = set(tracked) if carries_classes(stream) else None
-        result = pickle.loads(stream, buffers=buffers)
+        result = load(stream, buffers)
         if known is not None and len(tracked) != before:
             _classes_in_items.update(cls for cls in tracked if cls not in known)
         return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,15 @@ from shmjet.execution.restoring import Restoring
 from shmjet.execution.snapshot_writer import ProcessorEntries, SnapshotWriter
 from shmjet.execution.state_partitions import StatePartitions
 from shmjet.snapshots.chunk import ChunkReader
-from shmjet.snapshots.manifest import OWNED, Manifest, Piece, ProcessorRecord, SavedVertex, write_manifest
+from shmjet.snapshots.manifest import (
+    OWNED,
+    DamagedSnapshotError,
+    Manifest,
+    Piece,
+    ProcessorRecord,
+    SavedVertex,
+    write_manifest,
+)
 
 STATE = [(f"key {number}", (number, float(number))) for number in range(9000)]
 
@@ -92,6 +102,24 @@ def test_a_processor_gets_back_what_it_has_saved_for_one_that_had_ended(tmp_path
         found = [entry for entry in restored(tmp_path, processor, plan_of(3)) if owner_of(entry[0], 3) == 1]
         own = [entry for entry in STATE[processor::3] if owner_of(entry[0], 3) == 1]
         assert sorted(found) == sorted(own)
+
+
+@pytest.mark.parametrize("size", [1000, 2 << 20])
+def test_a_small_piece_of_objects_is_read_before_anything_runs(tmp_path: Path, size: int) -> None:
+    writer = SnapshotWriter(str(tmp_path), "a.chunk", Codec())
+    piece = writer.write([("key", {bytes(size)})], OWNED)
+    writer.close()
+    assert piece is not None
+    with (tmp_path / "a.chunk").open("r+b") as file:
+        file.seek(-100, os.SEEK_END)
+        file.write(b"x")
+    vertices = [SavedVertex("v", 1, 271, [ProcessorRecord(0, False, [piece])])]
+    write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, vertices))
+    plan = plan_of(1)
+    restoring = Restoring(str(tmp_path / "m"), plan, [], lambda v: StatePartitions(plan, [], v), Codec())
+    with pytest.raises(DamagedSnapshotError) if size < 1 << 20 else contextlib.nullcontext():
+        restoring.check(0)
+    restoring.close()
 
 
 def test_processors_that_had_all_ended_are_dealt_to_another_number(tmp_path: Path) -> None:
