@@ -50,8 +50,8 @@ class Meter:
         self._time_facts: Callable[[], Sequence[PartitionFacts]] | None = getattr(processor, "time_facts", None)
         self._facts_at_ns = 0
         self.calls = self.slow_calls = self.busy_ns = self.blocked = 0
-        self.is_stale = False
-        """Whether there is something to publish since the last time."""
+        self.is_stale = True
+        """Whether there is something to publish since the last time; at first what a source waits for."""
         self._publish_ns = self._publish_at_ns = 0
         self._counters = counters
         self._emitted_at = [counters.emitted_at(ordinal) for ordinal in range(ordinals)]
@@ -133,6 +133,7 @@ class Meter:
         assert self._time_facts is not None
         to, begun = self._counters.words, thread_time_ns()
         facts = self._time_facts()
+        self.is_stale = not facts and self.calls <= _ALWAYS_PUBLISHED  # it may not have begun
         active = [fact for fact in facts if fact.idle_since is None]
         slowest = min(active, key=_time_of, default=None)
         to[words.SOURCE_PARTITIONS] = len(facts)

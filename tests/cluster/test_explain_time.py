@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from shmjet import DAG, JetInstance, JobConfig, between, processors
 from shmjet.core.event_time import EventTimePolicy
@@ -27,6 +28,25 @@ class HalfSilent(TimedSource):
     def read(self) -> Iterable[Run]:
         self.number += 1
         return [Run([self.number], 0)]
+
+
+class Silent(TimedSource):
+    """A source that says nothing, and need not be asked again."""
+
+    read_again = math.inf
+
+    def read(self) -> Iterable[Run]:
+        return ()
+
+
+def test_a_job_names_a_source_that_has_had_no_event(jet: JetInstance, eventually: Callable[..., None]) -> None:
+    dag = DAG()
+    source = dag.new_vertex("quiet", lambda: Silent(POLICY), 1)
+    dag.edge(between(source, dag.new_vertex("sink", processors.noop(), 1)))
+    job = jet.new_job(dag)
+    execution = job.execute()
+    eventually(lambda: "source partition 0 of 'quiet' #0 (no event yet; 1 in all)" in str(job.explain_time()))
+    execution.cancel()
 
 
 def test_a_job_names_the_silent_partition_that_its_sink_waits_for(jet: JetInstance) -> None:
