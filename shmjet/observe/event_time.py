@@ -62,7 +62,7 @@ class VertexTime:
             if self.origin is not None:
                 parts.append(self._origin())
         if self.late_events_dropped:
-            parts.append(f"{self.late_events_dropped:,} late events dropped")
+            parts.append(f"{self.late_events_dropped:,} late event{'s' * (self.late_events_dropped > 1)} dropped")
         return f"{self.vertex}: {'; '.join(parts)}"
 
     def _position(self, now: float) -> str:

@@ -61,9 +61,7 @@ class ColumnSessionsProcessor(WindowProcessor):
         require_batches("window(session(...)).group_by(...).agg(...)", items)
         late = [found for batch in items if (found := self._sessions.add(batch, self._watermark)) is not None]
         if late:
-            self.late_events_dropped += sum(batch.num_rows for batch in late)
-            if self._late is not None:
-                self._late.start(late)
+            self.note_late_rows(late)
 
     # -- results -------------------------------------------------------------------------------------------------------
 

@@ -77,9 +77,7 @@ class ColumnFramesProcessor(WindowProcessor):
             if found is not None:
                 late.append(found)
         if late:
-            self.late_events_dropped += sum(batch.num_rows for batch in late)
-            if self._late is not None:
-                self._late.start(late)
+            self.note_late_rows(late)
 
 
 class FramesOfColumnsProcessor(FirstStage, ColumnFramesProcessor):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmjet.core.context import ProcessorContext
 from shmjet.core.inbox import Inbox
@@ -17,6 +17,9 @@ from shmjet.core.outbox import Outbox
 from shmjet.data.marks import Watermark
 from shmjet.processors.general.base import BulkProcessor
 from shmjet.processors.general.emission import Emission
+
+if TYPE_CHECKING:
+    from shmjet.data.batch import Batch
 
 NEVER = -(1 << 63)
 """The time before the first watermark."""
@@ -55,10 +58,18 @@ class WindowProcessor(BulkProcessor):
         return watermark
 
     def note_late(self, items: list[Any]) -> None:
-        """Count items that are late, and queue them where they go to."""
-        self.late_events_dropped += len(items)
-        if self._late is not None:
+        """Queue items that are late where they go to; count them where they are dropped."""
+        if self._late is None:
+            self.late_events_dropped += len(items)
+        else:
             self._late.start(items)
+
+    def note_late_rows(self, batches: list[Batch]) -> None:
+        """As `note_late`, for the rows of batches."""
+        if self._late is None:
+            self.late_events_dropped += sum(batch.num_rows for batch in batches)
+        else:
+            self._late.start(batches)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Empty the inbox, unless late items wait for room."""

@@ -40,8 +40,8 @@ def aggregate_to_sliding_window(
 ) -> Callable[[], Processor]:
     """Aggregate the events of each key in tumbling or sliding windows; a watermark that passes a window emits it.
 
-    An event is late when the window that its frame ends with has been emitted. Late events are counted in the metric
-    `late_events_dropped`. At the end of its inputs the processor emits all windows that are left.
+    An event is late when the window that its frame ends with has been emitted. Late events without an ordinal are
+    counted in the metric `late_events_dropped`. At the end of its inputs the processor emits all windows that are left.
 
     Args:
         key_fns: key of an item (None: the item itself); or a sequence of such functions, one per inbound edge.

@@ -63,21 +63,26 @@ def test_windows_of_a_job_are_those_of_its_events(jet: shmjet.JetInstance, stage
     assert found == expected(items, 300, 100, op)
 
 
-def test_late_events_have_a_metric_and_an_edge(jet: shmjet.JetInstance) -> None:
+@pytest.mark.parametrize("late_ordinal", [None, 1])
+def test_late_events_are_counted_or_have_an_edge(jet: shmjet.JetInstance, late_ordinal: int | None) -> None:
     items = [(n, "a", n) for n in range(0, 1_000, 10)] + [(5, "b", 0), (995, "a", 0)]
     dag = DAG()
     source = dag.new_vertex("source", processors.read_items(items), local_parallelism=1)
     policy = EventTimePolicy(timestamp_fn=TIME, stride=100, timed=False)
     marks = dag.new_vertex("marks", processors.insert_watermarks(policy), local_parallelism=1)
-    supplier = processors.aggregate_to_sliding_window(KEY, TIME, sliding(0.1, 0.1), counting(), late_ordinal=1)
+    supplier = processors.aggregate_to_sliding_window(
+        KEY, TIME, sliding(0.1, 0.1), counting(), late_ordinal=late_ordinal
+    )
     window = dag.new_vertex("window", supplier)
     out = dag.new_vertex("out", processors.write_list("windows"))
-    late = dag.new_vertex("late", processors.write_list("late"))
     dag.edge(between(source, marks).isolated()).edge(between(marks, window).partitioned(KEY))
-    dag.edge(between(window, out)).edge(shmjet.from_(window, 1).to(late))
+    dag.edge(between(window, out))
+    if late_ordinal:
+        late = dag.new_vertex("late", processors.write_list("late"))
+        dag.edge(shmjet.from_(window, late_ordinal).to(late))
     job = jet.new_job(dag)
     job.execute().result(60)
-    assert list(jet.get_list("late")) == [(5, "b", 0)]
+    assert list(jet.get_list("late")) == ([(5, "b", 0)] if late_ordinal else [])
     counts = {result.end: result.result for result in jet.get_list("windows")}
     assert counts == dict.fromkeys(range(100, 1000, 100), 10) | {1_000: 11}
-    assert job.metrics().vertices["window"].late_events_dropped == 1
+    assert job.metrics().vertices["window"].late_events_dropped == (0 if late_ordinal else 1)
