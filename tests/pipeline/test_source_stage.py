@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from shmjet import column, columns, sinks
+from shmjet import column, columns, sinks, tumbling
+from shmjet.aggregate_ops import counting
 from shmjet.core import Processor
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.data.errors import ConfigError, PlanError
@@ -75,6 +76,16 @@ def test_settings_of_the_source_are_in_the_policy_and_may_come_after_the_stage()
     assert (source.partition_idle_timeout, source.advance_when_idle, source.max_skew) == (60_000, None, None)
     policy = policy_of(source, said)
     assert (policy.idle_timeout, policy.advance_when_idle, policy.max_skew) == (None, 500, 3_000)
+
+
+def test_sources_are_aligned_when_one_of_them_has_a_greatest_skew() -> None:
+    p = Pipeline()
+    ahead = p.read_from(timed_source().set_max_skew(2)).with_timestamps(int)
+    other = p.read_from(timed_source()).with_timestamps(int)
+    ahead.merge(other).window(tumbling(1)).aggregate(counting()).write_to(sinks.noop())
+    assert p.explain().count("waits when 2000 ms ahead of other sources") == 1
+    policies = [getattr(p.to_dag().vertex(name).supplier(), "policy") for name in ("clicks", "clicks-2")]  # type: ignore[operator] # noqa: B009
+    assert [(policy.is_aligned, policy.max_skew) for policy in policies] == [(True, 2_000), (True, None)]
 
 
 def test_timestamps_of_batches_are_in_a_column() -> None:

@@ -120,4 +120,6 @@ def _told(policy: EventTimePolicy) -> str:
     if policy.column is not None:
         by = f"in column {policy.column!r}"
     text = f"event time {by}, watermarks at multiples of {policy.stride} ms"
-    return f"{text}, allowed lag {policy.allowed_lag} ms" if policy.allowed_lag else text
+    if policy.allowed_lag:
+        text += f", allowed lag {policy.allowed_lag} ms"
+    return text if policy.max_skew is None else f"{text}, waits when {policy.max_skew} ms ahead of other sources"
