@@ -86,7 +86,7 @@ def key_columns(batch: Batch, names: Sequence[str], like: Sequence[Kind] | None 
         other = None if like is None else like[place]
         values, valid = any_column(batch, name)
         if isinstance(values, TypedColumn):
-            values, valid = _untyped(name, values, valid, other)
+            values, valid = _untyped(values, valid, other)
         elif isinstance(other, ZonedType):
             other = other.stored
         found += _columns_of(name, values, valid, other)
@@ -133,11 +133,9 @@ def _columns_of(name: str, values: Physical, valid: Mask | None, like: Kind | No
     return [descriptor(values, valid)]
 
 
-def _untyped(name: str, column: TypedColumn, valid: Mask | None, like: Kind | None) -> tuple[Physical, Mask | None]:
+def _untyped(column: TypedColumn, valid: Mask | None, like: Kind | None) -> tuple[Physical, Mask | None]:
     """Return a column as the physical values that equal those of the other side, where the values do."""
     own = column.dtype
-    if own.is_nested:
-        raise BatchError(f"column {name!r} of {own} cannot be a key; make a column of what tells its values apart")
     if isinstance(own, DecimalType) and isinstance(like, DecimalType) and like != own:
         assert isinstance(column.stored, np.ndarray)
         stored, fits = rescaled(column.stored, own, like)

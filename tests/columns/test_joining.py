@@ -380,3 +380,15 @@ def test_unmatched_rows_have_the_columns_of_a_stream_that_never_came() -> None:
 def test_a_semi_join_may_have_columns_of_one_name_on_both_sides() -> None:
     build = Batch({"k": [1], "v": [2]})
     assert rows_of(HashJoin(build, on="k").semi(Batch({"k": [1, 3], "v": [5, 6]})), "v") == [(5,)]
+
+
+def test_lists_and_structs_are_keys() -> None:
+    build = Batch(
+        {"k": [[1.0, None], [], [-0.0], None], "s": [{"a": 1}, {"a": None}, {"a": 2}, None], "v": [1, 2, 3, 4]}
+    )
+    probe = Batch({"k": [[], [1.0, None], [0.0], [2.0], None], "n": [1, 2, 3, 4, 5]})
+    assert rows_of(HashJoin(build.select("k", "v"), on="k").inner(probe), "n", "v") == [(1, 2), (2, 1), (3, 3)]
+    structs = Batch({"s": [{"a": 2}, {"a": None}, None], "n": [1, 2, 3]})
+    assert rows_of(HashJoin([build[:2], build[2:]], on="s").inner(structs), "n", "v") == [(1, 3), (2, 2)]
+    with pytest.raises(BatchError, match=r"list<int64> never equals column 'k' of dtype list<float64>"):
+        list(HashJoin(build, on="k").inner(Batch({"k": [[1]]})))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 from pathlib import Path
 from typing import Any
@@ -280,3 +281,13 @@ def test_text_that_is_cut_within_a_character_is_refused() -> None:
     halves = Text([0, 1, 2], "ä".encode())
     with pytest.raises(BatchError, match="column 's' has text that is not valid Unicode"):
         text_of(Batch({"s": halves}))
+
+
+def test_lists_and_structs_are_written_as_json() -> None:
+    day = datetime.date(2024, 2, 29)
+    batch = Batch({"l": [[1, None], [], None], "s": [{"a": "x,y", "d": day}, None, {"a": None, "d": None}]})
+    for encoding in ("utf-8", "latin-1"):
+        writer = CsvWriter(csv_style(",", '"', True, "", encoding))
+        records = list(csv.DictReader(io.StringIO(writer.encode(batch).decode())))
+        assert [record["l"] for record in records] == ["[1,null]", "[]", ""]
+        assert [record["s"] for record in records] == ['{"a":"x,y","d":"2024-02-29"}', "", '{"a":null,"d":null}']

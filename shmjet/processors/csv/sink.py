@@ -1,4 +1,5 @@
-"""The writer of batches as CSV; `read_files(..., format="csv")` with the batches' schema gives back equal batches.
+"""The writer of batches as CSV; `read_files(..., format="csv")` with the batches' schema gives back equal batches;
+lists and structs come back as text, which is JSON.
 
 Quoted is what would be read as something else otherwise: text with a delimiter, a quote or a line end, empty text, and
 text that looks like a null. Numbers are written so that reading gives the same bits. Must not know: where batches come
@@ -11,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from shmjet._native._columns import csv_write, is_utf8
@@ -203,10 +205,9 @@ class CsvWriter:
 
 
 def _as_text(batch: Batch) -> Batch:
-    """Return a batch with text for the columns that numpy has no type for: decimals, instants (of UTC), categories.
+    """Return a batch with text for the columns that numpy has no type for.
 
-    Raises:
-        BatchError: a column has lists or structs.
+    Instants are those of UTC, lists and structs are JSON.
     """
     written: dict[str, Any] = {}
     for name in batch.names:
@@ -220,7 +221,7 @@ def _as_text(batch: Batch) -> Batch:
         elif isinstance(column.dtype, ZonedType):
             text = Text.of(f"{value}Z" for value in np.datetime_as_string(np.asarray(column.stored)).tolist())
         else:
-            raise BatchError(f"column {name!r} has type {column.dtype}, which cannot be written as CSV")
+            text = Text.of(value.decode() for value in map(msgspec.json.encode, column.to_list()))
         written[name] = text if valid is None else Nullable(text, valid)
     return batch.with_columns(written) if written else batch
 
