@@ -10,7 +10,7 @@
  * A block of rows goes through in stages: hash; prefetch the slots; read them and prefetch the rows that they name;
  * compare the keys. So the memory of BLOCK rows is on its way at once (as in Chen et al., "Improving hash join
  * performance through prefetching", ICDE 2004). What is then unclear, new keys and collisions of the 32 bits, goes one
- * by one.
+ * by one; a new key goes on from the free slot at which its search has ended, unless a segment has been split since.
  */
 #ifndef SHMJET_GROUP_TABLE_H
 #define SHMJET_GROUP_TABLE_H
@@ -27,6 +27,8 @@
 #define SEGMENT_BYTES (8 * (size_t)SEGMENT_SLOTS)
 #define MAX_DEPTH (32 - SEGMENT_BITS)
 #define ROOMY_DEPTH 6 /* up to here segments are split when half full, which spares probes while memory is cheap */
+#define ROOMY_FILL (SEGMENT_SLOTS / 2)
+#define MOST_FILL (SEGMENT_SLOTS / 8 * 5) /* at three quarters a search for a new key would take twice as many probes */
 #define CACHED_BYTES ((size_t)256 << 10) /* tables of up to this size are not prefetched */
 #define STATE_PARTS 5 /* of a state, at most */
 #define NEAR_KEYS (1 << 16)
@@ -182,13 +184,14 @@ static inline int row_equals(const group_table_t *table, uint64_t group, int i, 
 static inline int group_append(group_table_t *table, int i) {
     group_header_t *header = table->memory.header;
     uint64_t group = header->groups + 1;
-    memcpy(group_row(table, group), table->template, header->stride);
-    memcpy(group_marks(table, group), table->template + header->stride, header->mark_bytes);
-    memcpy(group_marks(table, group), &table->block->nulls[i], header->null_bytes);
+    uint8_t *row = group_row(table, group), *marks = group_marks(table, group);
+    for (uint32_t at = 0; at < header->stride; at += 8) store_u64(row + at, load_u64(table->template + at));
+    for (uint32_t at = 0; at < header->mark_bytes; at++) marks[at] = table->template[header->stride + at];
+    for (uint32_t at = 0; at < header->null_bytes; at++) marks[at] = (uint8_t)(table->block->nulls[i] >> 8 * at);
     if (table->block->nulls[i]) header->has_null_keys = 1;
     for (uint32_t k = 0; k < header->keys; k++) {
         const key_block_t *key = &table->block->keys[k];
-        uint8_t *place = group_row(table, group) + header->key_fields[k].offset;
+        uint8_t *place = row + header->key_fields[k].offset;
         store_u64(place, load_u64(key->words + 8 * i));
         if (!key->is_text) continue;
         uint64_t tail = key->tail[i];
@@ -202,13 +205,13 @@ static inline int group_append(group_table_t *table, int i) {
     return GROUP_OK;
 }
 
-/* The group of row i of the block, made when it is new. */
-static inline int group_find_or_append(group_table_t *table, int i, int compare_nulls) {
+/* The group of row i of the block, made when it is new. `is_probed`: no slot before block->slots[i] has its key. */
+static inline int group_find_or_append(group_table_t *table, int i, int compare_nulls, int is_probed) {
     uint32_t tag = tag_of(table->block->hashes[i]);
-    for (;;) {
+    for (;; is_probed = 0) {
         const group_header_t *header = table->memory.header;
         uint8_t *slots = table->memory.base[REGION_SLOTS];
-        uint32_t at = home_slot(table, tag, header->depth);
+        uint32_t at = is_probed ? table->block->slots[i] : home_slot(table, tag, header->depth);
         uint64_t slot;
         for (; (slot = load_u64(slots + 8 * (size_t)at)); at = next_slot(at))
             if (slot >> 32 == tag && row_equals(table, (uint32_t)slot, i, compare_nulls)) {
@@ -216,7 +219,7 @@ static inline int group_find_or_append(group_table_t *table, int i, int compare_
                 return GROUP_OK;
             }
         uint32_t segment = at >> SEGMENT_BITS, fill = load_u32(segment_fill(table, segment));
-        if (fill >= (header->depth <= ROOMY_DEPTH ? SEGMENT_SLOTS / 2 : SEGMENT_SLOTS / 4 * 3)) {
+        if (fill >= (header->depth <= ROOMY_DEPTH ? ROOMY_FILL : MOST_FILL)) {
             int status = group_split(table, tag);
             if (status == GROUP_OK) continue;
             if (status != GROUP_FULL || fill >= SEGMENT_SLOTS - 1) return status;
@@ -233,7 +236,8 @@ static inline int group_find_or_append(group_table_t *table, int i, int compare_
 
 /* -- a block ------------------------------------------------------------------------------------------------------- */
 
-/* The group that each row of a block probably has; 0 where there is none. */
+/* The group that each row of a block probably has; 0 where there is none, and then block->slots has the free slot at
+ * which the search has ended. */
 static inline __attribute__((always_inline)) void group_probe(group_table_t *table, int count, int with_prefetch) {
     group_block_t *block = table->block;
     const uint8_t *slots = table->memory.base[REGION_SLOTS], *rows = table->memory.base[REGION_ROWS];
@@ -250,7 +254,8 @@ static inline __attribute__((always_inline)) void group_probe(group_table_t *tab
         if (__builtin_expect(found >> 32 != tag, 0)) {
             for (at = next_slot(at); found && found >> 32 != tag; found = load_u64(slots + 8 * (size_t)at))
                 at = next_slot(at);
-            if (!slot) found = 0;
+            if (!slot) found = 0, at = block->slots[i];
+            block->slots[i] = at;
         }
         block->groups[i] = (uint32_t)found;
         if (with_prefetch) __builtin_prefetch(rows + (uint32_t)found * (size_t)stride, 1);
@@ -354,6 +359,7 @@ static inline int group_locate(group_table_t *table, const column_t *const *keys
     int unclear = is_near ? group_recall(table, words, count) : count;
     if (is_near && !unclear) return GROUP_OK;
     group_hash(table, keys, count);
+    const uint64_t segments = header->segments;
     if (!is_near) {
         if (header->groups * header->stride > CACHED_BYTES)
             group_probe(table, count, 1);
@@ -362,7 +368,8 @@ static inline int group_locate(group_table_t *table, const column_t *const *keys
         unclear = group_verify(table, count, compare_nulls);
     }
     for (int u = 0; u < unclear; u++) {
-        int i = block->unclear[u], status = group_find_or_append(table, i, compare_nulls);
+        int i = block->unclear[u], is_probed = !is_near && !block->groups[i] && memory->header->segments == segments;
+        int status = group_find_or_append(table, i, compare_nulls, is_probed);
         if (status != GROUP_OK) return status;
         block->rows[i] = group_row(table, block->groups[i]);
         if (is_near) table->near->groups[load_u64(words + 8 * i) - table->near->base] = block->groups[i];
