@@ -18,7 +18,7 @@ from shmjet._native import _columns
 from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.frame_groups import LEAST_DEAD, STAMP
 from shmjet.columns.group_page import Positions
-from shmjet.columns.session_index import Ints, SessionIndex
+from shmjet.columns.session_index import Flags, Ints, SessionIndex
 from shmjet.columns.typed_groups import TypedGroups
 from shmjet.core.event_timestamps import column_timestamps
 from shmjet.data.batch import Batch
@@ -209,9 +209,9 @@ class SessionGroups:
 
         Each item drawn is a step; whatever is added meanwhile is left out.
         """
-        slots = self._index.open_slots()
-        found = self._positions[slots], self._index.starts[slots], self._index.ends[slots]
-        return _gathered(self._open.captured(), *found, into)
+        index = self._index  # whole arrays are copied, which is faster than to look for the sessions that are open
+        found = self._positions.copy(), index.starts.copy(), index.ends.copy()
+        return _gathered(self._open.captured(), index.is_open.copy(), *found, into)
 
     def put_back(self, groups: TypedGroups) -> None:
         """Take over a table that `gather` has filled; sessions of a key that overlap become one. There are none yet."""
@@ -232,15 +232,19 @@ class SessionGroups:
         self._positions[slots] = positions[self._ids[slots]]
 
 
-def _gathered(groups: TypedGroups, positions: Positions, starts: Ints, ends: Ints, into: TypedGroups) -> Iterator[None]:
+def _gathered(
+    groups: TypedGroups, is_open: Flags, positions: Positions, starts: Ints, ends: Ints, into: TypedGroups
+) -> Iterator[None]:
     yield from groups.copy_steps()
+    slots = np.flatnonzero(is_open)
+    yield
     head = groups.head()
     if head is None:
         return
     nothing = np.zeros(0, np.int64)
     into.merge(_with_keys(head, (SESSION,), {START: nothing, END: nothing}))
-    for at in range(0, len(positions), _GATHERED):
-        some = slice(at, at + _GATHERED)
+    for at in range(0, len(slots), _GATHERED):
+        some = slots[at : at + _GATHERED]
         into.merge(_with_keys(groups.states_at(positions[some]), (SESSION,), {START: starts[some], END: ends[some]}))
         yield
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 _NONE: Final = -1
 _ROOM: Final = 1024
@@ -46,7 +47,7 @@ class SessionIndex:
 
     def __init__(self) -> None:
         self.keys, self.starts, self.ends, self._older = (np.zeros(0, np.int64) for _ in range(4))
-        self._is_open = np.zeros(0, np.bool_)
+        self.is_open = np.zeros(0, np.bool_)
         self._free = np.zeros(0, np.int64)
         self._last = np.zeros(0, np.int64)
         """By key its last session."""
@@ -62,7 +63,7 @@ class SessionIndex:
 
     def open_slots(self) -> Ints:
         """Return the slots of all sessions."""
-        return np.flatnonzero(self._is_open)
+        return np.flatnonzero(self.is_open)
 
     def place(self, keys: Ints, starts: Ints, ends: Ints) -> Placed:
         """Have intervals be in sessions: in new ones, in open sessions that they overlap, or join.
@@ -105,9 +106,9 @@ class SessionIndex:
         old_slots, into = slots[order[olds] - given], stays[olds]
         goes = old_slots != into
         joined = old_slots[goes]
-        self._is_open[joined] = False
+        self.is_open[joined] = False
         self._free = np.concatenate([self._free, joined])
-        self._is_open[mine] = True
+        self.is_open[mine] = True
         self._count += len(fresh) - len(joined)
         group_keys = keys[firsts][numbers[heads]]
         self.keys[mine] = group_keys
@@ -127,7 +128,7 @@ class SessionIndex:
             # a session that is gone ends the chain, even if its slot has a new one: what was older is gone, too
             known = current >= 0
             if known.any():
-                known &= self._is_open[current] & (self.keys[current] == keys[places]) & (self.starts[current] < before)
+                known &= self.is_open[current] & (self.keys[current] == keys[places]) & (self.starts[current] < before)
             places, current = places[known], current[known]
             is_past = self.ends[current] <= lows[places]
             tails[places[is_past]] = current[is_past]
@@ -158,7 +159,7 @@ class SessionIndex:
         if len(self._free) < count:
             old = self.room
             room = max(_ROOM, 2 * old, old + count)
-            for name in ("keys", "starts", "ends", "_older", "_is_open"):
+            for name in ("keys", "starts", "ends", "_older", "is_open"):
                 values = getattr(self, name)
                 setattr(self, name, np.concatenate([values, np.zeros(room - old, values.dtype)]))
             self._free = np.concatenate([np.arange(room - 1, old - 1, -1), self._free])
@@ -178,7 +179,7 @@ class SessionIndex:
         gone = slots if below is None else slots[ends < below]
         left = ends[:0] if below is None else ends[ends >= below]
         gone = gone[np.argsort(self.ends[gone], kind="stable")]
-        self._is_open[gone] = False
+        self.is_open[gone] = False
         self._free = np.concatenate([self._free, gone])
         self._count -= len(gone)
         return gone, int(left.min()) if len(left) else None
