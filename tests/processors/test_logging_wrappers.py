@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import pytest
 
-from shmjet import processors
+from shmjet import Batch, processors
 from shmjet.core.processor import Processor, ProcessorSupplier
 from shmjet.testing import verify_processor
 
 from .driving import Driver, processors_of
+from .restoring import Stage
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -58,6 +61,29 @@ def test_peeking_at_snapshots_logs_each_entry(caplog: pytest.LogCaptureFixture) 
     assert sorted(messages(caplog)) == [f"Snapshot entry: {(letter, None)}" for letter in "abc"]
     assert driver.complete() == ["a", "b", "c"]
     assert processors_of(processors.peek_snapshot(Final))[0]._saves_at_end
+
+
+class Known:
+    """An engine that has everything in the snapshot before."""
+
+    def refer(self, token: Hashable) -> bool:
+        return True
+
+    def add_lasting(self, token: Hashable, entry: tuple[Any, Any]) -> None:
+        raise AssertionError("it is known")
+
+
+@pytest.mark.parametrize(("wrap", "logged"), [(processors.peek_snapshot, 1), (lambda supplier: supplier, 0)])
+def test_peeking_at_snapshots_logs_what_did_not_change(
+    caplog: pytest.LogCaptureFixture, wrap: Callable[[Any], Any], logged: int
+) -> None:
+    stage = Stage(wrap(processors.hash_join_batches("k")))
+    stage.feed(0, [Batch({"k": [1, 2], "name": ["a", "b"]})], 1)
+    stage.end_edge(1)
+    stage.outboxes[0].lasting = Known()
+    # what tells the columns, and two rows
+    assert sum("name" in repr(entry) for entry in stage.save()) == 3 * logged
+    assert sum("Batch" in message for message in messages(caplog)) == 3 * logged
 
 
 class Final(Processor):

@@ -71,6 +71,8 @@ class PeekProcessor(WrappingProcessor):
     def save_to_snapshot(self) -> bool:
         """Pass on, and log the entries that were saved."""
         saved = len(self.outbox.saved)
+        if self._peeked is Peeked.SNAPSHOT:
+            self.outbox.lasting = None  # so that entries are offered, whatever the snapshot before has
         try:
             return super().save_to_snapshot()
         finally:
