@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from shmjet.cli.outcome import CommandError, Outcome
 from shmjet.cluster.lifecycle_messages import LastSnapshot
 from shmjet.cluster.monitor.base import MonitoredMember
@@ -207,7 +209,7 @@ def show_cluster(*, as_json: bool) -> int:
         print("no member of yours is running on this host")
     else:
         print_table(
-            ("pid", "cluster", "address", "workers", "cores", "up", "jobs", "started by", "version"),
+            ("pid", "cluster", "address", "workers", "cores", "partitions", "up", "jobs", "started by", "version"),
             [
                 (
                     str(r["pid"]),
@@ -215,6 +217,7 @@ def show_cluster(*, as_json: bool) -> int:
                     r["address"],
                     str(len(r["workers"])),
                     cores_text(r["cores"]),
+                    partitions_text(r["partitions"]),
                     time_text(r["up_s"]),
                     str(r["running_jobs"]),
                     str(r["client_pid"] or "itself"),
@@ -236,6 +239,7 @@ def _member(member: AttachedMember) -> dict[str, Any]:
         "version": about.version,
         "workers": about.workers,
         "cores": member.cores,
+        "partitions": msgspec.structs.asdict(member.partitions()),
         "client_pid": about.client_pid or None,
         "up_s": round(time.time() - about.started_at, 1),
         "running_jobs": len(member.running()),
@@ -251,6 +255,20 @@ def cores_text(cores: Iterable[int | None]) -> str:
         ('0,1', 'any,any')
     """
     return ",".join("any" if core is None else str(core) for core in cores)
+
+
+def partitions_text(counts: dict[str, int]) -> str:
+    """Say which partitions a member has.
+
+    Example:
+        >>> partitions_text({"primaries": 136, "backups": 135, "copying": 0})
+        '136 + 135'
+        >>> partitions_text({"primaries": 271, "backups": 0, "copying": 3})
+        '271, getting 3'
+    """
+    backups = f" + {counts['backups']}" if counts["backups"] else ""
+    copying = f", getting {counts['copying']}" if counts["copying"] else ""
+    return f"{counts['primaries']}{backups}{copying}"
 
 
 def cancel_job(job: str, *, as_json: bool = False) -> int:

@@ -10,9 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import shmjet
 from shmjet.cli.cluster_access import connect, remote_monitor
-from shmjet.cli.members import cores_text, executions_of, job_facts, leading, print_jobs, print_table, seen_members
+from shmjet.cli.members import (
+    cores_text,
+    executions_of,
+    job_facts,
+    leading,
+    partitions_text,
+    print_jobs,
+    print_table,
+    seen_members,
+)
 from shmjet.cli.outcome import CommandError, Outcome, complain
 from shmjet.cli.script import run_script
 from shmjet.cluster.client.instance import JetInstance
@@ -148,6 +159,7 @@ def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> 
             "version": member.version,
             "cores": [worker.core for worker in member.workers],
             "workers": [worker.pid for worker in member.workers],
+            "partitions": msgspec.structs.asdict(member.partitions),
             "up_s": round(time.time() - member.started_at, 1),
             "running_jobs": sum(not JobStatus(row.status).is_terminal for row in member.executions),
             "is_coordinator": member.address == status.coordinator,
@@ -167,6 +179,7 @@ def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> 
             str(row["pid"]),
             str(len(row["workers"])),
             cores_text(row["cores"]),
+            partitions_text(row["partitions"]),
             time_text(row["up_s"]),
             str(row["running_jobs"]),
             row["version"],
@@ -175,8 +188,8 @@ def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> 
         for row in rows
     ]
     table += [
-        (silent, "", "", "", "", "", "", f"{'coordinator, ' * (silent == status.coordinator)}does not answer")
+        (silent, "", "", "", "", "", "", "", f"{'coordinator, ' * (silent == status.coordinator)}does not answer")
         for silent in status.silent
     ]
-    print_table(("address", "pid", "workers", "cores", "up", "jobs", "version", ""), table)
+    print_table(("address", "pid", "workers", "cores", "partitions", "up", "jobs", "version", ""), table)
     return Outcome.OK

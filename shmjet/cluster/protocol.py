@@ -102,6 +102,12 @@ class Describe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: int
 
 
+class DescribePartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask which members have which partitions."""
+
+    request: int
+
+
 class StatusRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Ask what all members do."""
 
@@ -218,6 +224,7 @@ Request = (
     | GetMetrics
     | ListJobs
     | Describe
+    | DescribePartitions
     | StatusRequest
     | DumpAll
     | GetJob
@@ -343,12 +350,21 @@ class ExecutionRow(msgspec.Struct, frozen=True, array_like=True):
     snapshot: LastSnapshot | None = None
 
 
+class PartitionCounts(msgspec.Struct, frozen=True, array_like=True):
+    """How many partitions a member has as their primary, as a backup, and how many it is getting."""
+
+    primaries: int = 0
+    backups: int = 0
+    copying: int = 0
+
+
 class Looked(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The answer to `Look`, oldest first; `changes` is the word of the control segment when it was given."""
 
     request: int
     changes: int
     executions: list[ExecutionRow]
+    partitions: PartitionCounts = PartitionCounts()
 
 
 class ArenaTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -372,6 +388,18 @@ class MembersReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     asked: str
 
 
+class PartitionsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `DescribePartitions`: for each partition the members that have it, the primary first.
+
+    They are told as their places in `members`, which are identities. `is_safe`: no backup is missing.
+    """
+
+    request: int
+    members: list[str]
+    replicas: list[tuple[int, ...]]
+    is_safe: bool
+
+
 class MemberStatus(msgspec.Struct, frozen=True, array_like=True):
     """What one member does: its workers, its processes (CPU seconds and resident bytes by pid), its executions.
 
@@ -388,6 +416,7 @@ class MemberStatus(msgspec.Struct, frozen=True, array_like=True):
     workers: list[WorkerMetrics]
     processes: dict[int, tuple[float, int]]
     executions: list[ExecutionRow]
+    partitions: PartitionCounts = PartitionCounts()
 
 
 class StatusReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -476,6 +505,7 @@ Reply = (
     | MetricsReply
     | JobsReply
     | MembersReply
+    | PartitionsReply
     | StatusReply
     | DumpsReply
     | JobReply

@@ -15,6 +15,7 @@ from shmjet.cluster.observable_messages import ConfigureObservable, DestroyObser
 from shmjet.cluster.protocol import (
     CancelExecution,
     Describe,
+    DescribePartitions,
     Execute,
     GetJob,
     GetMetrics,
@@ -38,6 +39,7 @@ _ALWAYS = (
     Watch,
     Upload,
     Describe,
+    DescribePartitions,
     Ping,
     ConfigureObservable,
     DestroyObservable,

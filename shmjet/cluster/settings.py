@@ -32,7 +32,8 @@ class MemberSettings(msgspec.Struct, frozen=True):
     fields behind belong; the secrets are not among them, because settings are seen in the list of processes.
     `maps` are settings of maps by name or pattern. `tells_members_apart`: members prove a secret that clients do not
     know. `storage` is the folder in which records of jobs and snapshots outlive the member; empty: they end with it.
-    Another member that is silent for `longest_silence` seconds is lost.
+    Another member that is silent for `longest_silence` seconds is lost. `backup_count` says how many backups partitions
+    should have.
     """
 
     cluster_name: str
@@ -61,6 +62,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     tells_members_apart: bool = False
     longest_silence: float = 2.2
     storage: str = ""
+    backup_count: int = 1
 
 
 class Starting(msgspec.Struct, frozen=True, tag=True):

@@ -16,11 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import psutil
 
 from shmjet.cluster.lifecycle_messages import RestartExecution, ResumeExecution, SuspendExecution
 from shmjet.cluster.monitor.base import MonitoredMember
-from shmjet.cluster.protocol import Attached, ExecutionRow
+from shmjet.cluster.protocol import Attached, ExecutionRow, PartitionCounts
 from shmjet.console.history import History
 from shmjet.console.job_tracker import JobTrack
 from shmjet.console.processes import ProcessMeter, Usage
@@ -94,6 +95,7 @@ class WatchedMember:
         self.totals = ExecutionTotals()
         self.tracks: dict[str, JobTrack] = {}
         self.workers: list[WorkerMetrics] = []
+        self.partitions = PartitionCounts()
         self.usage: dict[int, Usage] = {}
         """What its processes used when it was last looked at, by pid."""
         self.ended = False
@@ -202,6 +204,7 @@ class WatchedMember:
                 raise MemberLostError(f"the member (pid {seen.pid}) has ended")
             rows = seen.executions()
             self._follow(rows)
+            self.partitions = seen.partitions()
             for track in list(self.tracks.values()):
                 if track.is_followed:
                     self._read(seen, track)
@@ -307,6 +310,7 @@ class WatchedMember:
             self._history.series(),
             self.totals.started,
             self.totals.ended["failed"],
+            *msgspec.structs.astuple(self.partitions),
         )
 
     def _worker_card(self, worker: WorkerMetrics) -> WorkerCard:

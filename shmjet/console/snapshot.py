@@ -24,7 +24,7 @@ class WorkerCard(msgspec.Struct, frozen=True):
 class MemberCard(msgspec.Struct, frozen=True):
     """One member; `cpu` (in cores) and `memory` are those of all its processes. `program` is what started it.
 
-    `address` is "local" for one without a network.
+    `address` is "local" for one without a network. `primaries`, `backups` and `copying` count its partitions.
     """
 
     id: str
@@ -41,6 +41,9 @@ class MemberCard(msgspec.Struct, frozen=True):
     history: Series
     executions: int
     failed: int
+    primaries: int
+    backups: int
+    copying: int
 
 
 class JobCard(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ def handlers(**given: Any) -> typing.Mapping[type, RequestHandler]:
         "attachments",
         "grid",
         "observables",
+        "partitions",
         "cluster_status",
         "monitor",
         "attach",

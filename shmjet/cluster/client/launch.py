@@ -57,6 +57,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "spin": placement.spin,
         "note": placement.note,
         "partition_count": config.partition_count,
+        "backup_count": config.backup_count,
         "ring_memory": config.ring_memory,
         "idle_min_ns": int(config.idle_min * 1e9),
         "idle_max_ns": int(config.idle_max * 1e9),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shmjet.cluster.client.connection import Connection
-from shmjet.cluster.protocol import Describe
+from shmjet.cluster.protocol import Describe, DescribePartitions
 from shmjet.core import ShmjetError
 
 
@@ -63,6 +63,33 @@ class Cluster:
         )
         self._learn([member.address for member in found])
         return found
+
+    def partition_table(self) -> tuple[tuple[str, ...], ...]:
+        """Return for each partition the uuids of the members that have it: the primary first, then complete backups.
+
+        The primaries are where edges between members bring the items of a partition.
+
+        Raises:
+            MemberLostError: the member is gone.
+            ShmjetError: the member is cut off from its cluster, or is looking for it.
+
+        Example:
+            >>> jet.cluster.partition_table()[0]                                        # doctest: +SKIP
+            ('7ae1c0bb4e4f4d6f8f2f6b1a0c9d8e7f',)
+        """
+        reply = self._connection.ask(DescribePartitions)
+        return tuple(tuple(reply.members[place] for place in row) for row in reply.replicas)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether every partition has all its backups: `backup_count`, or one on each other member if there are fewer.
+
+        This version makes no backups, so it is True for a member alone, and False for several.
+
+        Raises:
+            MemberLostError, ShmjetError: as `partition_table`.
+        """
+        return bool(self._connection.ask(DescribePartitions).is_safe)
 
     def _repr_html_(self) -> str:
         """Show the members, in a notebook."""

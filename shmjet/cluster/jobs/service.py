@@ -37,7 +37,7 @@ from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.post import FilePost, JobPost, Payload
 from shmjet.core import ConfigError, JobStatus, ShmjetError
-from shmjet.core.ownership import dealt
+from shmjet.core.ownership import PartitionOwners
 from shmjet.execution.failure import member_failed, without_exception
 from shmjet.execution.messages import Failure
 from shmjet.snapshots.manifest import DamagedSnapshotError
@@ -91,6 +91,7 @@ class JobService:
         named: NamedJobs,
         *,
         view: Callable[[], View],
+        owners: Callable[[View], PartitionOwners],
         next_number: Callable[[], int],
         coordinating_for: Callable[[], float],
         allow_code: bool,
@@ -99,6 +100,7 @@ class JobService:
     ) -> None:
         self._services = services
         self._view = view
+        self._owners = owners
         self._next_number = next_number
         self._post = JobPost(others, self._deliver)
         self._coordinators: dict[int, JobCoordinator] = {}
@@ -275,7 +277,8 @@ class JobService:
 
     def _make_attempt(self, run: JobRun, on_change: Told, on_over: Told) -> JobCoordinator:
         number = run.id if run.attempt_count == 1 else self._next_number()
-        members = self._view().members
+        view = self._view()
+        members = view.members
         self._post.add_identity(members[0].uuid)
 
         def over(ended: EndedAttempt) -> None:
@@ -290,7 +293,7 @@ class JobService:
             logs=run.logs,
             members=members,
             epoch=lambda: self._view().epoch,
-            owners=dealt(self._services.partition_count, len(members)),
+            owners=self._owners(view),
             lineage=run.lineage,
             is_followed=lambda: run.is_going_on,
         )

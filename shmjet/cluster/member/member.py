@@ -34,6 +34,7 @@ from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.member.monitor_requests import MonitorRequests
 from shmjet.cluster.member.observables import Observables
+from shmjet.cluster.member.partitions import Partitions
 from shmjet.cluster.member.request_handlers import Scope, request_handlers
 from shmjet.cluster.membership.events import ViewInstalled
 from shmjet.cluster.membership.network import Network
@@ -142,14 +143,20 @@ class Member:
         """Make what jobs and clients use on this member: arenas, attachments, snapshots, maps, lists, observables."""
         settings, participants, network = self.settings, self._participants, self._network
         folder = self._storage or self.folder.path
+        count = settings.partition_count
+        self._partitions = Partitions(network, count, settings.backup_count, lambda: self.uuid)
         self._monitor = MonitorRequests(
-            settings, self.workers.control, lambda: self._jobs.table.executions, participants
+            settings,
+            self.workers.control,
+            lambda: self._jobs.table.executions,
+            participants,
+            self._partitions.counts,
         )
         self._services = MemberServices(
             workers=self.workers,
             arenas=ArenaPool(lambda pooled: self.workers.forget_arena(pooled.id, pooled.attached)),
             address="local",
-            partition_count=settings.partition_count,
+            partition_count=count,
             ring_memory=settings.ring_memory,
             force_rings=settings.force_rings,
             stealing=settings.steal_margin is not None,
@@ -181,6 +188,7 @@ class Member:
             self._attachments,
             self._named,
             view=self._view,
+            owners=self._partitions.owners,
             next_number=lambda: next(self._ids),
             coordinating_for=(lambda: math.inf) if network is None else network.coordinating_for,
             allow_code=self.settings.allow_code,
@@ -219,6 +227,7 @@ class Member:
             self._attachments,
             self._grid,
             self._observables,
+            self._partitions,
             self._cluster_status,
             self._monitor,
             attach=self._attach,
@@ -426,6 +435,10 @@ class Member:
         """See `NetworkUser`."""
         assert self._member_loss is not None
         self._member_loss.view_changed(event, self.uuid)
+
+    def table_changed(self) -> None:
+        """See `NetworkUser`."""
+        self._monitor.note_change()
 
     def connection_lost(self, peer: Peer, why: str) -> None:
         """See `NetworkUser`."""

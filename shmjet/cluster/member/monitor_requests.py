@@ -26,6 +26,7 @@ from shmjet.cluster.protocol import (
     Look,
     Looked,
     MemberStatus,
+    PartitionCounts,
     Submission,
     TakeArena,
 )
@@ -77,6 +78,7 @@ class MonitorRequests:
         segment: its control segment.
         led: gives the runs that this member coordinates, the oldest first.
         participants: its parts in runs.
+        partitions: counts the partitions that it has.
     """
 
     def __init__(
@@ -85,7 +87,9 @@ class MonitorRequests:
         segment: Arena,
         led: Callable[[], Sequence[WatchedRun]],
         participants: ParticipantRegistry,
+        partitions: Callable[[], PartitionCounts],
     ) -> None:
+        self._partitions = partitions
         self._settings = settings
         self._segment = segment
         self._led = led
@@ -95,12 +99,12 @@ class MonitorRequests:
         self._words[control.PID] = os.getpid()
 
     def note_change(self) -> None:
-        """Note that an execution has got its arena, or gives it back."""
+        """Note that an execution has got its arena, or gives it back, or that partitions have moved."""
         self._words[control.CHANGES] += 1
 
     def list_executions(self, client: LocalClient, request: Look) -> None:
         """Answer with the executions of this member."""
-        client.send(Looked(request.request, self._words[control.CHANGES], self._rows()))
+        client.send(Looked(request.request, self._words[control.CHANGES], self._rows(), self._partitions()))
 
     def attach(self, client: LocalClient, request: int, uuid: str, workers: Sequence[int], address: str) -> None:
         """Describe this member to a monitoring process, and hand out the control segment, to be read only."""
@@ -134,6 +138,7 @@ class MonitorRequests:
             [msgspec.structs.replace(worker, member=address) for worker in workers],
             {pid: used for pid in pids if (used := used_by(pid)) is not None},
             [msgspec.structs.replace(row, plan=None, arena_id=None) for row in self._rows()],
+            self._partitions(),
         )
 
     def _rows(self) -> list[ExecutionRow]:

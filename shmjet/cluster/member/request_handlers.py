@@ -26,6 +26,7 @@ from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.member.monitor_requests import MonitorRequests
 from shmjet.cluster.member.observables import Observables
+from shmjet.cluster.member.partitions import Partitions
 from shmjet.cluster.observable_messages import (
     ConfigureObservable,
     DestroyObservable,
@@ -39,6 +40,7 @@ from shmjet.cluster.protocol import (
     ConnectEndpoint,
     ConnectInline,
     Describe,
+    DescribePartitions,
     Done,
     DumpAll,
     Execute,
@@ -99,6 +101,7 @@ def request_handlers(
     attachments: Attachments,
     grid: GridRequests,
     observables: Observables,
+    partitions: Partitions,
     cluster_status: ClusterStatus,
     monitor: MonitorRequests,
     *,
@@ -115,6 +118,7 @@ def request_handlers(
         attachments: the files attached to jobs.
         grid: the maps and lists.
         observables: those of the cluster.
+        partitions: where they lie.
         cluster_status: the reports about all members.
         monitor: serves the processes that monitor this member.
         attach: begins the monitoring of this member by a client.
@@ -142,6 +146,7 @@ def request_handlers(
         ConfigureObservable: RequestHandler(coordinator, observables.configure),
         DestroyObservable: RequestHandler(coordinator, observables.destroy),
         Describe: RequestHandler(member, cluster_status.describe_members),
+        DescribePartitions: RequestHandler(member, partitions.describe),
         StatusRequest: RequestHandler(member, cluster_status.report_status),
         DumpAll: RequestHandler(member, cluster_status.dump),
         Ping: RequestHandler(member, _pong),

@@ -24,7 +24,9 @@ from shmjet.cluster.membership.discovery_search import DiscoverySearch
 from shmjet.cluster.membership.events import (
     HasLeft,
     JoinFailed,
+    PartitionsLost,
     State,
+    TableInstalled,
     ViewInstalled,
     WasFenced,
     WasIsolated,
@@ -35,6 +37,7 @@ from shmjet.cluster.membership.network_user import NetworkSettings, NetworkUser
 from shmjet.cluster.membership.peer_messages import PeerMessage
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import MembershipMessage, Peer, View
+from shmjet.cluster.partitions.table import PartitionTable
 from shmjet.data.errors import AuthenticationError, ConfigError, ShmjetError
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
@@ -125,6 +128,11 @@ class Network:
         """The view in force; None while this member has none or is cut off from most of it."""
         found = self._membership  # None before the port is open
         return found.view if found is not None and found.state is State.MEMBER else None
+
+    @property
+    def table(self) -> PartitionTable | None:
+        """The table of partitions in force, of the same epoch as the view; None while there is no view."""
+        return None if self.view is None else self._state.table
 
     @property
     def is_coordinator(self) -> bool:
@@ -292,6 +300,11 @@ class Network:
         match event:
             case ViewInstalled():
                 self._follow(event)
+            case TableInstalled():
+                self._user.table_changed()
+            case PartitionsLost():
+                lost = ", ".join(map(str, event.partitions))
+                logger.error("no member is left that has these partitions, and they begin anew, empty: %s", lost)
             case WasIsolated():
                 logger.error("lost touch with %s: this member waits", _names(event.lost))
                 self._user.isolated(event.lost)

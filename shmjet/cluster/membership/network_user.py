@@ -44,6 +44,9 @@ class NetworkUser(Protocol):
     def view_changed(self, event: ViewInstalled) -> None:
         """There is a new view."""
 
+    def table_changed(self) -> None:
+        """There is a new table of partitions."""
+
     def isolated(self, lost: tuple[Peer, ...]) -> None:
         """More than half of the others cannot be heard."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from shmjet.cluster.protocol import Attached, ExecutionRow, JobReply
+from shmjet.cluster.protocol import Attached, ExecutionRow, JobReply, PartitionCounts
 from shmjet.execution.metrics import Metrics, WorkerMetrics
 
 ANSWER_S = 10.0
@@ -51,6 +51,9 @@ class MonitoredMember(Protocol):
 
     def executions(self) -> list[ExecutionRow]:
         """Return all executions that it remembers, the oldest first."""
+
+    def partitions(self) -> PartitionCounts:
+        """Return how many partitions it has."""
 
     def running(self) -> list[ExecutionRow]:
         """Return the executions that have not ended."""

@@ -33,6 +33,7 @@ from shmjet.cluster.protocol import (
     Look,
     Looked,
     MetricsReply,
+    PartitionCounts,
     Refused,
     Reply,
     TakeArena,
@@ -179,6 +180,10 @@ class AttachedMember:
     def executions(self) -> list[ExecutionRow]:
         """Return all executions that the member remembers, the oldest first, as of the last change."""
         return self._look().executions
+
+    def partitions(self) -> PartitionCounts:
+        """Return how many partitions it has, as of the last change."""
+        return self._look().partitions
 
     def running(self) -> list[ExecutionRow]:
         """Return the executions that have not ended."""

@@ -26,6 +26,7 @@ from shmjet.cluster.protocol import (
     GetMetrics,
     JobReply,
     MemberStatus,
+    PartitionCounts,
     StatusReply,
     StatusRequest,
 )
@@ -165,6 +166,10 @@ class RemoteMember:
     def executions(self) -> list[ExecutionRow]:
         """Return all executions that it remembers, the oldest first."""
         return self._now().executions
+
+    def partitions(self) -> PartitionCounts:
+        """Return how many partitions it has."""
+        return self._now().partitions
 
     def running(self) -> list[ExecutionRow]:
         """Return the executions that have not ended."""

@@ -43,6 +43,7 @@ function update(element, member, now) {
   const values = [
     { name: "CPU", value: `${member.cpu.toFixed(2)}`, note: "cores" },
     { name: "Memory", value: bytes(member.memory), note: "" },
+    { name: "Partitions", value: count(member.primaries), note: partitionsNote(member) },
     { name: "Runs", value: count(member.executions), note: "" },
     { name: "Failed", value: count(member.failed), note: "" },
   ];
@@ -58,6 +59,12 @@ function update(element, member, now) {
   memory.update({ times, values: { memory: member.history.values.memory.map((value) => value / MIB) } }, end);
   workers.classList.toggle("is-dense", member.workers.length > MANY);
   follow(workers, member.ended ? [] : member.workers, (worker) => worker.index, makeWorker, showWorker);
+}
+
+/** What else a member has than primaries. */
+function partitionsNote(member) {
+  const backups = member.backups ? `+ ${count(member.backups)}` : "";
+  return member.copying ? `${backups} getting ${count(member.copying)}`.trim() : backups;
 }
 
 function makeWorker() {
