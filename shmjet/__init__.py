@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from shmjet.data.text import Text
     from shmjet.data.window_results import KeyedWindowResult, WindowResult
     from shmjet.execution.metrics import Metrics
-    from shmjet.grid import IList, IMap
+    from shmjet.grid import IList, IMap, MapEvent
     from shmjet.pipeline import (
         BatchStage,
         JoinClause,
@@ -106,6 +106,7 @@ _PLACES = {
     "Metrics": "shmjet.execution.metrics",
     "IList": "shmjet.grid",
     "IMap": "shmjet.grid",
+    "MapEvent": "shmjet.grid",
     "BatchStage": "shmjet.pipeline",
     "JoinClause": "shmjet.pipeline",
     "KeyedBatchStage": "shmjet.pipeline",
@@ -174,6 +175,7 @@ __all__ = [
     "KeyedStreamStage",
     "KeyedWindowResult",
     "MapConfig",
+    "MapEvent",
     "Member",
     "MemberLostError",
     "Metrics",

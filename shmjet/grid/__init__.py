@@ -3,7 +3,8 @@
 `Grid` opens the store; `IMap` and `IList` are what users see. This floor must not know jobs, vertices or how members
 talk: the engine hands a `Grid` to processors as `shmjet.core.context.DataGrid`, and the client opens one itself.
 
-From the outside in: `store` (the folder), `imap` and `ilist` (the user's view), `table` (what each transaction does),
+From the outside in: `store` (the folder), `imap`, `ilist` and `journal` (the user's view), `table`,
+`changes` and `log` (what each transaction does), `limits` (what is removed after it), `times` (of entries),
 `scan` and `read_ahead` (reading in pages), `entries`, `pickles` and `blobs` (objects to bytes), `environment` (LMDB
 and its rules), `layout` (the bytes). docs/design/0003-grid-store.md says why, docs/formats/grid.md what is stored.
 """
@@ -11,6 +12,7 @@ and its rules), `layout` (the bytes). docs/design/0003-grid-store.md says why, d
 from shmjet.grid.errors import GridError, GridFullError
 from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
+from shmjet.grid.journal import MapEvent
 from shmjet.grid.store import Grid
 
-__all__ = ["Grid", "GridError", "GridFullError", "IList", "IMap"]
+__all__ = ["Grid", "GridError", "GridFullError", "IList", "IMap", "MapEvent"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,8 +36,8 @@ from shmjet.grid.times import Times, is_over, now, times_of, with_times
 Entry = tuple[bytes, bytes]
 
 ADDED, UPDATED, REMOVED = 1, 2, 3
-EVENT = struct.Struct(">BHQI")
-"""Kind, partition, sequence there, and the length of the old entry that follows, before the new one."""
+EVENT = struct.Struct(">BHQQI")
+"""Kind, partition, sequence there, moment, and the length of the old entry that follows, before the new one."""
 MOST_ENDED = 64
 """Entries whose time is over that a write removes on the way."""
 
@@ -51,15 +51,16 @@ class Event(NamedTuple):
     kind: int
     partition: int
     sequence: int
+    moment: int
     old: bytes
     new: bytes
 
     @staticmethod
     def unpack(data: bytes) -> Event:
         """Read a stored event."""
-        kind, partition, sequence, length = EVENT.unpack_from(data)
+        kind, partition, sequence, moment, length = EVENT.unpack_from(data)
         split = EVENT.size + length
-        return Event(kind, partition, sequence, data[EVENT.size : split], data[split:])
+        return Event(kind, partition, sequence, moment, data[EVENT.size : split], data[split:])
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,11 @@ class Changes:
         """By how many bytes the map has become heavier."""
         self.heaviest = 0
         """Bytes of the heaviest entry that was stored."""
+        self.written = 0
+        """How many events there had been before these."""
         self._sizes: dict[bytes, Sizes] = {}
         self._events: list[bytes] = []
-        self._now = now() if self.record.flags & HAS_TIMES else 0
+        self._now = now() if self.record.flags & HAS_TIMES or self.record.log else 0
 
     @property
     def appended(self) -> int:
@@ -125,7 +128,7 @@ class Changes:
         return None if found is None or self._is_over(found) else found
 
     def put(self, tail: bytes, stored: bytes, *, with_blobs: bool, ttl: int = 0) -> bytes | None:
-        """Store an entry and return what was there before.
+        """Store an entry and return what was there.
 
         Args:
             tail: key without prefix.
@@ -216,13 +219,13 @@ class Changes:
         """Write down what has changed but for the entries themselves."""
         if self.record.flags & HAS_ENDS:
             self.end_some()
-        for partition, sizes in self._sizes.items():
-            self.txn.put(PARTITION_RECORD + self.prefix + partition, sizes.pack())
         if self._events:
             log = INCARNATION.pack(self.record.log)
-            at = span(self.txn, log)[1]
+            self.written = at = log_span(self.txn, self.prefix, log)[1]
             with self.txn.cursor() as cursor:
                 cursor.putmulti([(log + INDEX.pack(at + index), event) for index, event in enumerate(self._events)])
+        for partition, sizes in self._sizes.items():
+            self.txn.put(PARTITION_RECORD + self.prefix + partition, sizes.pack())
         self.record.weight += self.weighed
         stored = self.record.pack()
         if stored != self._stored:
@@ -289,20 +292,39 @@ class Changes:
         partition = tail[: PARTITION.size]
         sizes = self._sizes_of(partition)
         number = PARTITION.unpack(partition)[0]
-        self._events.append(EVENT.pack(kind, number, sizes.following, len(old)) + old + new)
+        self._events.append(EVENT.pack(kind, number, sizes.following, self._now, len(old)) + old + new)
         sizes.following += 1
 
 
-def span(txn: Transaction, log: bytes) -> tuple[int, int]:
-    """Return the numbers of the first event of a log, and of the one after its last."""
+def log_span(txn: Transaction, prefix: bytes, log: bytes) -> tuple[int, int]:
+    """Return the numbers of the oldest event of a log, and of the next one.
+
+    Args:
+        txn: the transaction.
+        prefix: of the map's incarnation.
+        log: of its journal's.
+    """
     with txn.cursor() as cursor:
-        if not cursor.set_range(log) or cursor.key()[: len(log)] != log:
-            return 0, 0
-        first = INDEX.unpack(cursor.key()[len(log) :])[0]
-        behind = INCARNATION.pack(INCARNATION.unpack(log)[0] + 1)
-        if not (cursor.prev() if cursor.set_range(behind) else cursor.last()):
-            return 0, 0
-        return first, INDEX.unpack(cursor.key()[len(log) :])[0] + 1
+        if cursor.set_range(log) and cursor.key()[: len(log)] == log:
+            first = INDEX.unpack(cursor.key()[len(log) :])[0]
+            following = INCARNATION.pack(INCARNATION.unpack(log)[0] + 1)
+            if cursor.set_range(following):
+                cursor.prev()
+            else:
+                cursor.last()
+            return first, INDEX.unpack(cursor.key()[len(log) :])[0] + 1
+    written = sum(Sizes.unpack(data).following for _, data in behind(txn, PARTITION_RECORD + prefix))
+    return written, written
+
+
+def behind(txn: Transaction, head: bytes) -> Iterator[Entry]:
+    """Yield what is stored under keys that begin with `head`, without it."""
+    with txn.cursor() as cursor:
+        if cursor.set_range(head):
+            for key, value in cursor.iternext():
+                if key[: len(head)] != head:
+                    break
+                yield key[len(head) :], value
 
 
 def next_incarnation(txn: Transaction) -> int:

@@ -21,6 +21,7 @@ from shmjet.grid.operations import (
     Find,
     FindAll,
     Pop,
+    ReadLog,
     ReadPage,
     Replace,
     Size,
@@ -34,7 +35,7 @@ from shmjet.ipc.decode_errors import UNREADABLE
 MOST_ITEMS = 1 << 31
 """Items of one block, at most: more than a block can hold, and few enough that no index overflows."""
 
-OF_MAPS = (Sizes, Find, FindAll, Write, Replace, Swap, Add, Pop)
+OF_MAPS = (Sizes, ReadLog, Find, FindAll, Write, Replace, Swap, Add, Pop)
 OF_LISTS = (Append, BlockOf)
 OF_BOTH = (Size, Drop, ReadPage)
 _BLOCKS = (COLUMNS_BLOCK, PICKLE_BLOCK, BLOB_BLOCK)

@@ -25,11 +25,13 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.map_config import PLAIN, MapConfig
+from shmjet.data.errors import ConfigError
 from shmjet.data.html_tables import MOST_ROWS
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.changes import Entry
 from shmjet.grid.collection_html import collection_html
 from shmjet.grid.entries import EntryCodec
+from shmjet.grid.journal import STARTS, Journal, JournalReader, Listener, Listeners, Log, MapEvent, Position
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.read_ahead import ReadAhead
 from shmjet.grid.scan import Page, of_one_store
@@ -69,8 +71,16 @@ class IMap(MutableMapping[K, V]):
         (1, ['a', 'b'], {'a': 1, 'b': 2})
     """
 
-    def __init__(self, name: str, tables: list[Table], codec: EntryCodec, config: MapConfig = PLAIN) -> None:
+    def __init__(
+        self,
+        name: str,
+        tables: list[Table],
+        codec: EntryCodec,
+        config: MapConfig = PLAIN,
+        listeners: Listeners | None = None,
+    ) -> None:
         self._name = name
+        self._listeners = listeners or Listeners()
         self._tables = tables
         self._codec = codec
         self._config = config
@@ -403,6 +413,91 @@ class IMap(MutableMapping[K, V]):
                 raise ValueError(f"partition {partition} is not one of 0 to {self._codec.partition_count - 1}")
             table = self._tables[partition % len(self._tables)]
             yield from table.pages(PARTITION.pack(partition), PARTITION.pack(partition + 1))
+
+    # Changes
+
+    def journal(self, start: str = "oldest") -> Journal:
+        """Return an endless iterator of the changes of the map, which waits for the next one.
+
+        Changes of one partition come in their order; so do those of one key. The map keeps the last
+        `MapConfig.journal_capacity` changes: a reader that was overtaken gets an event of kind "lost" with their number
+        for each partition.
+
+        Args:
+            start: "oldest": with the first change of the map, and what the journal does not have any more is told as
+                lost; "latest": with the first change from now on.
+
+        Returns:
+            an iterator of `MapEvent`; its `close()` ends it, from another thread too.
+
+        Raises:
+            ConfigError: the map has no journal; ValueError: `start` is another text.
+
+        Iterating raises `GridError` when the map was destroyed, and `MemberLostError` when its member was lost.
+
+        Example:
+            >>> for event in counts.journal():              # doctest: +SKIP
+            ...     print(event.kind, event.key, event.old, event.new)
+        """
+        return Journal(self._journal_reader(start), is_far=self._is_far)
+
+    def add_listener(self, fn: Callable[[MapEvent], object], key: K | None = None) -> Callable[[], None]:
+        """Call a function with each change from now on, in a thread of this process that reads the journal.
+
+        An error that it raises is logged, and the next change comes. The listener ends with the instance.
+
+        Args:
+            fn: gets a `MapEvent`; one of kind "lost" when it was too slow.
+            key: only changes of this entry, and lost ones of its partition; None: all.
+
+        Returns:
+            a function that removes the listener; after it has returned `fn` is not called any more.
+
+        Raises:
+            ConfigError: the map has no journal; TypeError: `fn` cannot be called, or `key` cannot be a key.
+
+        Example:
+            >>> remove = counts.add_listener(print)         # doctest: +SKIP
+        """
+        if not callable(fn):
+            raise TypeError(f"{self!r}: a listener must be a function, got {fn!r:.80} ({type(fn).__name__})")
+        wanted = self._wanted(key)
+        listener = Listener(repr(self), self._journal_reader("latest"), fn, wanted, is_far=self._is_far)
+        self._listeners.add(listener)
+        return listener.remove
+
+    def _wanted(self, key: K | None) -> Callable[[MapEvent], bool]:
+        if key is None:
+            return lambda _: True
+        partition, tail = self._codec.key(key)
+        return lambda event: (
+            event.partition == partition and (event.kind == "lost" or self._codec.key(event.key)[1] == tail)
+        )
+
+    def _journal_reader(
+        self, start: str, share: tuple[int, int] = (0, 1), positions: Mapping[int, Position] | None = None
+    ) -> JournalReader:
+        """Return what reads the journal; for sources.
+
+        Args:
+            start: "oldest" or "latest".
+            share: (index, count): of the environments each one in `count`, from `index` on.
+            positions: see `JournalReader`.
+        """
+        if start not in STARTS:
+            raise ValueError(f'{self!r}: a journal is read from "oldest" or "latest", got {start!r}')
+        if not self._config.journal_capacity:
+            raise ConfigError(
+                f"map {self._name!r} has no journal: give it one with JetConfig(maps={{{self._name!r}: "
+                "MapConfig(journal_capacity=10_000)}), events that are kept"
+            )
+        index, count = share
+        logs: dict[int, Log] = {at: self._tables[at] for at in range(index, len(self._tables), count)}
+        return JournalReader(f"map {self._name!r}", logs, self._codec, start, positions)
+
+    @property
+    def _is_far(self) -> bool:
+        return self._tables[0].last_write() is None
 
     def __repr__(self) -> str:
         return f"IMap({self._name!r})"

@@ -53,6 +53,12 @@ class Sizes(_OnTable, frozen=True, tag=True, array_like=True):
     """`Table.sizes`; a dict."""
 
 
+class ReadLog(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.read_log`; a `log.Piece`."""
+
+    number: Annotated[int, msgspec.Meta(ge=0)] | None
+
+
 class Write(_OnTable, frozen=True, tag=True, array_like=True):
     """`Table.write`, or `Table.write_once`, where the answer is a bool; keys begin with `NO_PREFIX`."""
 
@@ -166,6 +172,7 @@ Operation = (
     | FindAll
     | Size
     | Sizes
+    | ReadLog
     | Write
     | Replace
     | Swap
@@ -198,7 +205,8 @@ class PageRead(msgspec.Struct, frozen=True, array_like=True):
 
 
 _READING: Final = frozenset(
-    kind.__name__.encode() for kind in (Find, FindAll, Size, Sizes, ReadPage, BlockOf, ReadBlob, LoadClass, Describe)
+    kind.__name__.encode()
+    for kind in (Find, FindAll, Size, Sizes, ReadLog, ReadPage, BlockOf, ReadBlob, LoadClass, Describe)
 )
 
 

@@ -18,7 +18,9 @@ from shmjet.grid.changes import Entry
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
+from shmjet.grid.journal import Listeners
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
+from shmjet.grid.log import Piece
 from shmjet.grid.operations import (
     MOST_ENTRIES,
     NO_PREFIX,
@@ -35,6 +37,7 @@ from shmjet.grid.operations import (
     PageRead,
     Pop,
     ReadBlob,
+    ReadLog,
     ReadPage,
     Replace,
     Size,
@@ -74,13 +77,14 @@ class RemoteGrid:
         self._codec: EntryCodec | None = None
         self._objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
         self._environments = 0
+        self._listeners = Listeners()
         self._maps: dict[str, MapConfig] = {}
 
     def get_map(self, name: str) -> IMap[Any, Any]:
         """Return the map `name`; raises as `Grid.get_map`."""
         key, codec = record_key(MAP_RECORD, name), self._known()
         tables: list[Any] = [RemoteTable(self._call, index, key) for index in range(self._environments)]
-        return IMap(name, tables, codec, config_of(name, self._maps))
+        return IMap(name, tables, codec, config_of(name, self._maps), self._listeners)
 
     def get_list(self, name: str) -> IList[Any]:
         """Return the list `name`; raises as `Grid.get_list`."""
@@ -89,8 +93,13 @@ class RemoteGrid:
         table: Any = RemoteTable(self._call, partition % self._environments, key)
         return IList(name, table, codec)
 
+    def end_listeners(self) -> None:
+        """End the listeners of maps got from here."""
+        self._listeners.close()
+
     def close(self) -> None:
-        """Nothing is open."""
+        """End the listeners; nothing else is open."""
+        self.end_listeners()
 
     def _known(self) -> EntryCodec:
         """Ask what the store is like, the first time."""
@@ -181,6 +190,13 @@ class RemoteTable:
     def sizes(self) -> dict[int, int]:
         """See `Table.sizes`."""
         return ask(self._call, Sizes(*self._at), dict[int, int])
+
+    def read_log(self, number: int | None) -> Piece:
+        """See `Table.read_log`."""
+        return ask(self._call, ReadLog(*self._at, number), Piece)
+
+    def last_write(self) -> None:
+        """Not known here."""
 
     def write(self, entries: list[Entry], *, with_blobs: bool) -> None:
         """See `Table.write`."""

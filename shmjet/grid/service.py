@@ -28,6 +28,7 @@ from shmjet.grid.operations import (
     PageRead,
     Pop,
     ReadBlob,
+    ReadLog,
     ReadPage,
     Replace,
     Size,
@@ -114,6 +115,8 @@ class GridService:
                 return table.size()
             case Sizes():
                 return table.sizes()
+            case ReadLog():
+                return table.read_log(operation.number)._replace(store=self.store)
             case Write():
                 if operation.once is not None:
                     written = Once(*operation.once)

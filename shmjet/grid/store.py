@@ -25,6 +25,7 @@ from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
 from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
+from shmjet.grid.journal import Listeners
 from shmjet.grid.layout import (
     ANNOUNCEMENTS_FILE,
     BLOB_FOLDER,
@@ -75,6 +76,7 @@ class Grid:
 
     def __init__(self, opened: Opened) -> None:
         self._opened: Opened | None = opened
+        self._listeners = Listeners()
 
     @staticmethod
     def create(
@@ -163,7 +165,7 @@ class Grid:
         """
         opened = self._in_use()
         tables = opened.parts_of(record_key(MAP_RECORD, name))
-        return IMap(name, tables, opened.codec, config_of(name, opened.layout.maps))
+        return IMap(name, tables, opened.codec, config_of(name, opened.layout.maps), self._listeners)
 
     def get_list(self, name: str) -> IList[Any]:
         """Return the list `name`; it comes into being with its first item.
@@ -200,8 +202,13 @@ class Grid:
             for prefix, kind in garbage(env):
                 sweep(env, prefix, opened.blobs, opened.names_in(kind))
 
+    def end_listeners(self) -> None:
+        """End the listeners of maps got from here."""
+        self._listeners.close()
+
     def close(self) -> None:
         """Let go of the store; maps and lists got from here must not be used any more. May be called twice."""
+        self.end_listeners()
         with _registry_lock:
             opened, self._opened = self._opened, None
             if opened is None:
@@ -291,6 +298,8 @@ class Opened:
     def close(self) -> None:
         for env in self._environments:
             env.close()
+        if self.uses is not None:
+            self.uses.close()
 
     def forked(self) -> None:
         for env in self._environments:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from shmjet.grid import log
 from shmjet.grid.blobs import BlobStore
-from shmjet.grid.changes import MOST_SPARED, Changes, Entry, Rules, flags_of, next_incarnation
+from shmjet.grid.changes import MOST_SPARED, Changes, Entry, Rules, behind, flags_of, next_incarnation
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridFullError
 from shmjet.grid.layout import (
@@ -37,6 +38,7 @@ from shmjet.grid.layout import (
     Record,
     Sizes,
 )
+from shmjet.grid.limits import is_due, make_room, shorten
 from shmjet.grid.scan import FIRST_STEP, PAGE_BYTES, PAGE_ENTRIES, Page, pages
 from shmjet.grid.sweeping import EVENTS, NamesIn, garbage, sweep
 from shmjet.grid.times import Uses, is_over, now
@@ -198,7 +200,7 @@ class Table:
             record = Record.unpack(found)
             if self._kind() != MAP_RECORD[-1:]:
                 return record.size
-            sizes = sum(Sizes.unpack(data).entries for _, data in _behind(txn, PARTITION_RECORD + found[:4]))
+            sizes = sum(Sizes.unpack(data).entries for _, data in behind(txn, PARTITION_RECORD + found[:4]))
             if record.flags & HAS_ENDS:
                 sizes -= _ended(txn, found[:4], now())
             return sizes
@@ -211,7 +213,7 @@ class Table:
                 return {}
             return {
                 PARTITION.unpack(key)[0]: Sizes.unpack(data).entries
-                for key, data in _behind(txn, PARTITION_RECORD + prefix)
+                for key, data in behind(txn, PARTITION_RECORD + prefix)
             }
 
     def weight(self) -> int:
@@ -442,9 +444,18 @@ class Table:
         if changes is None:
             return result
         self._forget(changes.gone)
-        if self._uses is not None and changes.weighed > 0:
-            self._make_room()
+        self._keep_limits(changes)
         return result
+
+    def _keep_limits(self, changes: Changes) -> None:
+        """Make room where the map has a limit, and shorten its journal."""
+        config, count = self.rules.config, changes.appended
+        if self._uses is not None and config.max_bytes is not None and changes.weighed > 0:
+            make_room(self._store.parts_of(self.record_key), config.max_bytes)
+        if count:
+            parts = self._store.parts_of(self.record_key)
+            if is_due(changes.written, changes.written + count, config.journal_capacity, len(parts)):
+                shorten(parts, config.journal_capacity)
 
     def _check_weight(self, changes: Changes, others: int) -> None:
         most = self.rules.config.max_bytes
@@ -458,48 +469,47 @@ class Table:
                 "give it more, or let entries go that were not used for long (eviction='lru')"
             )
 
-    def _make_room(self) -> None:
-        """Remove the entries that were used longest ago, until the map is below its limit."""
-        most, uses = self.rules.config.max_bytes, self._uses
-        assert most is not None
-        assert uses is not None
-        parts = self._store.parts_of(self.record_key)
-        while (excess := sum(part.weight() for part in parts) - most) > 0:
-            oldest = min(parts, key=lambda part: part.longest_unused(uses))
-            if not oldest.evict(excess, uses):
-                return
-
-    def longest_unused(self, uses: Uses) -> float:
+    def longest_unused(self) -> float:
         """Return when the entry that is the first to be evicted was used last; infinity when there is none."""
+        oldest = math.inf
         with self.env.begin() as txn:
             prefix = (txn.get(self.record_key) or b"")[:4]
-            oldest = math.inf
-            for place, tail in islice(_behind(txn, USE_RECORD + prefix), MOST_SPARED) if prefix else ():
+            if self._uses is None or not prefix:
+                return oldest
+            for place, tail in islice(behind(txn, USE_RECORD + prefix), MOST_SPARED):
                 at: int = TIME.unpack(place)[0]
                 if at >= oldest:
                     break
-                oldest = min(oldest, max(at, uses.last(prefix + tail)))
+                oldest = min(oldest, max(at, self._uses.last(prefix + tail)))
         return oldest
 
-    def evict(self, excess: int, uses: Uses) -> bool:
-        """Remove the entry that was used longest ago, in this environment, and say whether there was one.
+    def evict(self) -> bool:
+        """Remove the entry that was used longest ago, in this environment, and say whether there was one."""
+        uses = self._uses
+        return uses is not None and self._change(lambda changes: changes.evict(1, uses.last) > 0, makes=False)
 
-        Args:
-            excess: bytes by which the map is too heavy.
-            uses: when its entries were used.
-        """
+    def log_length(self) -> int:
+        """Return the number of events here, of a map with a journal."""
+        return log.length(self.env, self.record_key)
 
-        def work(txn: Transaction) -> tuple[bool, list[bytes]]:
-            if txn.get(self.record_key) is None:
-                return False, []
-            changes = Changes(txn, self.env, self.record_key, self.rules)
-            removed = changes.evict(1, uses.last)
-            changes.close()
-            return removed > 0, changes.gone
+    def cut_log(self, count: int) -> int:
+        """Remove some of the oldest events, at most so many, and return how many."""
+        removed = log.cut(self.env, self.record_key, count, self.label)
+        names_in = self._store.names_in(EVENTS)
+        for event in removed:
+            self._blobs.delete(names_in(event))
+        return len(removed)
 
-        removed, gone = self.env.write(work, self.label)
-        self._forget(gone)
-        return removed
+    def last_write(self) -> int:
+        """Return the number of the last write to the environment."""
+        number: int = self.env.announced[0]
+        return number
+
+    def read_log(self, number: int | None) -> log.Piece:
+        """Return events from a number on, or the end of the log for None."""
+        if number is None:
+            return log.end_of_log(self.env, self.record_key)
+        return log.read_piece(self.env, self.record_key, number)
 
     def _write(self, attempt: Callable[[Transaction], Result]) -> Result:
         try:
@@ -545,20 +555,10 @@ def _is_new(txn: Transaction, once: Once) -> bool:
     return True
 
 
-def _behind(txn: Transaction, head: bytes) -> Iterator[Entry]:
-    """Yield what is stored under keys that begin with `head`, without it."""
-    with txn.cursor() as cursor:
-        if cursor.set_range(head):
-            for key, value in cursor.iternext():
-                if key[: len(head)] != head:
-                    break
-                yield key[len(head) :], value
-
-
 def _ended(txn: Transaction, prefix: bytes, moment: int) -> int:
     """Return how many entries have ended and are still there."""
     count = 0
-    for key, _ in _behind(txn, END_RECORD + prefix):
+    for key, _ in behind(txn, END_RECORD + prefix):
         if TIME.unpack(key)[0] > moment:
             break
         count += 1

@@ -43,7 +43,7 @@ def now() -> int:
 
 
 def with_times(stored: bytes, times: Times) -> bytes:
-    """Return a stored entry with this trailer, in place of its own, if it has one."""
+    """Return a stored entry with this trailer, in place of any that it has."""
     key, value = _parts(stored)
     plain = _value(bytes(value))
     head = _EXT_32.pack(0xC9, len(plain) + TRAILER.size, TIMED)
@@ -86,6 +86,10 @@ class Uses:
         """Make the file, with its memory reserved."""
         with path.open("xb") as file:
             os.posix_fallocate(file.fileno(), 0, SLOTS * 8)
+
+    def close(self) -> None:
+        """Let go of the memory; nothing may be noted any more."""
+        self._words = memoryview(b"")
 
     def note(self, key: bytes, moment: int) -> None:
         """Note a use of a key, which begins with its incarnation."""

@@ -12,7 +12,7 @@ from shmjet.sources.file_watcher import file_watcher
 from shmjet.sources.files import csv, files, json
 from shmjet.sources.frames import frames
 from shmjet.sources.given import items
-from shmjet.sources.plain import list_, map_, socket, socket_stream
+from shmjet.sources.plain import list_, map_, map_journal, socket, socket_stream
 from shmjet.sources.spark import spark
 from shmjet.sources.streams import batch_stream, item_stream
 from shmjet.sources.user_functions import SourceBuilder, builder
@@ -34,6 +34,7 @@ __all__ = [
     "json",
     "list_",
     "map_",
+    "map_journal",
     "socket",
     "socket_stream",
     "spark",

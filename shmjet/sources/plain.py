@@ -1,10 +1,10 @@
-"""Sources that are one ready-made processor each: maps, lists, sockets."""
+"""Sources that are one ready-made processor each: maps, their journals, lists, sockets."""
 
 from __future__ import annotations
 
 import codecs
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shmjet import processors
 from shmjet.core.checks import check_at_least
@@ -18,6 +18,9 @@ from shmjet.processors.files.line_blocks import check_encoding
 from shmjet.processors.general.base import Supply
 from shmjet.processors.general.sockets import checked_address
 from shmjet.processors.grid.partitioned_items import PartitionedMapProcessor
+
+if TYPE_CHECKING:
+    from shmjet.grid import MapEvent
 
 
 def map_(name: str, *, partitions: int = DEFAULT_PARTITION_COUNT) -> SourceDef[tuple[Any, Any]]:
@@ -45,6 +48,54 @@ def map_(name: str, *, partitions: int = DEFAULT_PARTITION_COUNT) -> SourceDef[t
     return SourceDef(
         f"map({name})", supplier, partitions=partitions, partition_key=_key, guarantee=ProcessingGuarantee.EXACTLY_ONCE
     )
+
+
+def map_journal(name: str, start: Literal["oldest", "latest"] = "oldest") -> StreamSourceDef[MapEvent]:
+    """Emit the changes of a map of the instance as they come, as `MapEvent`s.
+
+    The map needs a journal, `JetConfig(maps={name: MapConfig(journal_capacity=10_000)})`. Changes of one key come in
+    their order. A job that was overtaken, because the journal holds fewer changes than were made meanwhile, gets an
+    event of kind "lost" with their number, for each partition: filter by `event.kind` where that matters.
+
+    In a job with a guarantee the positions are saved: a job that goes on reads what was changed meanwhile, each change
+    once, also with another number of processors. One processor on each member reads, with changes in the order of
+    their commits; `set_local_parallelism(n)` deals the map's environments out. The stream does not end; it fails when
+    the map is destroyed.
+
+    Args:
+        name: of the map. It need not exist yet.
+        start: where a new job begins: "oldest": with the first change of the map, and what the journal does not have
+            any more is told as lost; "latest": with the first change after the job has begun.
+
+    Returns:
+        a source for `Pipeline.read_from`. It has no native timestamps: `with_timestamps(fn)` takes them from the event,
+        and `fn` sees lost ones, too; `with_ingestion_timestamps()` gives the time at which a change is read. The
+        changes of one `put_all` come in no order, so give a lag if it may bring older entries after newer ones.
+
+    Raises:
+        TypeError: `name` is not a non-empty string. ValueError: `start` is another text.
+
+    A map without a journal makes the job fail with a `ConfigError`.
+
+    Example:
+        >>> map_journal("orders").name
+        'map_journal(orders)'
+        >>> p.read_from(sources.map_journal("orders")).with_ingestion_timestamps()   # doctest: +SKIP
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"map_journal: expected a name, got {name!r}")
+    if start not in ("oldest", "latest"):
+        raise ValueError(f'map_journal: start must be "oldest" or "latest", got {start!r}')
+    timed = partial(_journal_supplier, name, start)
+    return StreamSourceDef(
+        f"map_journal({name})", timed(None), 1, guarantee=ProcessingGuarantee.EXACTLY_ONCE, timed=timed
+    )
+
+
+def _journal_supplier(name: str, start: str, policy: EventTimePolicy | None) -> ProcessorMetaSupplier:
+    from shmjet.processors.streams.map_journal import MapJournalProcessor
+
+    return ProcessorMetaSupplier.prefer_local_parallelism_one(Supply(MapJournalProcessor, name, start, policy))
 
 
 def list_(name: str) -> SourceDef[Any]:

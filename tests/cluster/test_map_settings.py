@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,19 +13,29 @@ from shmjet import (
     ConfigError,
     JetConfig,
     JetInstance,
+    JobConfig,
     JobFailedError,
+    JobStatus,
     MapConfig,
     Pipeline,
+    ProcessingGuarantee,
+    aggregate_ops,
     new_client,
     new_instance,
     sinks,
     sources,
+    tumbling,
 )
 from shmjet.grid import GridError, GridFullError
 
 pytestmark = pytest.mark.slow
 
-MAPS = {"full-*": MapConfig(max_bytes=20_000), "recent": MapConfig(max_bytes=20_000, eviction="lru")}
+JOURNAL = MapConfig(journal_capacity=100_000)
+MAPS = {
+    "journal-*": JOURNAL,
+    "full-*": MapConfig(max_bytes=20_000),
+    "recent": MapConfig(max_bytes=20_000, eviction="lru"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +102,70 @@ def test_a_time_of_its_own_that_a_client_sends_is_refused(client: JetInstance) -
     assert issubclass(GridFullError, GridError)
     with pytest.raises(ConfigError, match="ttl"):
         client.get_map("m").put("a", 1, ttl=0)
+
+
+def test_a_client_reads_the_journal_and_listens(member: JetInstance, client: JetInstance) -> None:
+    here, there = member.get_map("journal-1"), client.get_map("journal-1")
+    events, heard = there.journal(), []
+    remove = there.add_listener(heard.append, key=5)
+    here.put_all((number, number) for number in range(20))
+    assert sorted(next(events).key for _ in range(20)) == list(range(20))
+    eventually(lambda: [event.new for event in heard] == [5])
+    remove()
+    with pytest.raises(ConfigError, match="map 'plain' has no journal"):
+        client.get_map("plain").journal()
+
+
+def eventually(condition: Callable[..., bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def two_workers() -> Iterator[JetInstance]:
+    with new_instance(JetConfig(cores=2, maps=MAPS)) as jet:
+        yield jet
+
+
+def test_a_listener_that_is_not_removed_ends_with_the_instance(two_workers: JetInstance) -> None:
+    two_workers.get_map("journal-1").add_listener(print)
+
+
+def test_a_job_counts_the_changes_of_a_map_in_windows(two_workers: JetInstance) -> None:
+    jet = two_workers.get_map("journal-1")
+    for key in range(1000):
+        jet[key] = key * 10
+    p = Pipeline()
+    changes = p.read_from(sources.map_journal("journal-1")).with_timestamps(lambda event: event.new)
+    counts = changes.grouping_key(lambda event: event.key % 2).window(tumbling(1)).aggregate(aggregate_ops.counting())
+    counts.write_to(sinks.list("counts"))
+    job = two_workers.new_job(p)
+    job.execute()
+    jet[10_000] = 60_000
+    results = two_workers.get_list("counts")
+    eventually(lambda: len(results) >= 20)
+    job.cancel()
+    assert sorted((found.start, found.key, found.result) for found in results) == [
+        (start, key, 50) for start in range(0, 10_000, 1000) for key in (0, 1)
+    ]
+
+
+def test_a_restarted_job_reads_each_change_once(two_workers: JetInstance) -> None:
+    jet = two_workers.get_map("journal-1")
+    p = Pipeline()
+    changes = p.read_from(sources.map_journal("journal-1")).without_timestamps()
+    changes.map(lambda event: (event.key, event.new)).write_to(sinks.list("seen"))
+    guarantee = ProcessingGuarantee.EXACTLY_ONCE
+    job = two_workers.new_job(p, JobConfig(processing_guarantee=guarantee, snapshot_interval=0.05))
+    job.execute()
+    seen = two_workers.get_list("seen")
+    for number in range(3):
+        jet.put_all((key, number) for key in range(500))
+        eventually(lambda number=number: len(seen) > number * 500)
+        job.restart(graceful=number == 1)
+        eventually(lambda: job.status is JobStatus.RUNNING)
+    eventually(lambda: len(seen) >= 1500)
+    job.cancel()
+    assert sorted(seen) == sorted((key, number) for number in range(3) for key in range(500))

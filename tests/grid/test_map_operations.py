@@ -1,4 +1,4 @@
-"""Operations beyond those of a dict, on a map at hand and on a map of another member."""
+"""Operations beyond those of a dict, on a map at hand and on a map elsewhere."""
 
 from __future__ import annotations
 

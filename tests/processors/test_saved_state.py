@@ -295,6 +295,7 @@ STATES = {
     "ExpiringExpandingProcessor": "states with the times of their last items, by key; the watermark is broadcast",
     "ExpiringProcessor": "states with the times of their last items, by key; the watermark is broadcast",
     "FileWatcherProcessor": "the positions in files, and the watermark",
+    "MapJournalProcessor": "the positions in logs, and the watermark",
     "FramesOfColumnsProcessor": "the next frame for all, if late rows go anywhere; it emits its frames first",
     "FrameProcessor": "the next frame for all, if late events go anywhere; it emits its frames before the barrier",
     "GenerateProcessor": "the position",

@@ -63,6 +63,11 @@ class GridAccess:
         if isinstance(self._grid, RemoteGrid):
             self._grid.forget()
 
+    def end_listeners(self) -> None:
+        """End the listeners of maps."""
+        if self._grid is not None:
+            self._grid.end_listeners()
+
     def refuse(self) -> None:
         """Take that the instance is being shut down."""
         self._closed = True

@@ -456,6 +456,7 @@ class JetInstance:
         atexit.unregister(self._at_exit)
         if os.getpid() != self._pid:  # a forked child's copy: the instance is the parent's
             return
+        self._maps.end_listeners()
         self._backend.begin_end(self._connection)
         self._maps.close()
         self._observers.close(ShmjetError(CLOSED))

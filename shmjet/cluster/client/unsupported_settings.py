@@ -17,12 +17,6 @@ def check_instance(config: JetConfig) -> None:
         ConfigError: they are not a `JetConfig`, or one of them needs a network that is not there.
     """
     _check_kind("new_instance()", config, JetConfig)
-    for name, given in config.maps.items():
-        if given.journal_capacity:
-            raise ConfigError(
-                f"JetConfig.maps[{name!r}].journal_capacity is {given.journal_capacity}, but this version has no "
-                "journals; leave it 0"
-            )
     if config.bind is None:
         for name in ("members", "discovery", "tls"):
             if getattr(config, name):

@@ -44,4 +44,5 @@ class GridCaller(RemoteGrid):
 
     def close(self) -> None:
         """Close the connection."""
+        self.end_listeners()
         self._channel.close()
