@@ -1,7 +1,7 @@
 """Random expressions over instants, dates, text, categories and decimals, against polars.
 
 A tree is built together with the expression of polars that should say the same. Where polars means something else than
-is promised (categories beside text, decimals of other scales) the promised meaning is spelled out in polars.
+is promised (categories with text, decimals of other scales) the promised meaning is spelled out in polars.
 """
 
 from __future__ import annotations
