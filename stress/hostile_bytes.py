@@ -220,7 +220,7 @@ def read_packets(count: int, rng: random.Random, tally: Tally) -> None:
         if case % 2:
             reader.add(1, 0, 0, 1, producer, flow)
         if case % 4 > 1:
-            reader.berth(1, slab, memory, 0, 1 << 14)
+            reader.add_slab_target(1, slab, memory, 0, 1 << 14)
         try:
             for piece in pieces(data, rng):
                 view = memoryview(piece)

@@ -434,7 +434,9 @@ class PacketReader:
     ) -> None:
         """Put runs of a lane into a ring, unless that is `reserved`."""
 
-    def berth(self, execution: int, slab: SlabWriter, arena: memoryview, number: int, lane_bytes: int, /) -> None:
+    def add_slab_target(
+        self, execution: int, slab: SlabWriter, arena: memoryview, number: int, lane_bytes: int, /
+    ) -> None:
         """Put an execution's batches into slots, as long as there are some and rings have room; `place` and `deliver`
         are asked for the others. At most two batches, or `lane_bytes`, lie before one consumer."""
 

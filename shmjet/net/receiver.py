@@ -267,7 +267,7 @@ class Incoming:
         self._blocked: list[IncomingLane] = []
         self._claimed: Claimed | None = None
         self._reader: PacketReader | None = None
-        self._has_berth = False
+        self._has_slab_target = False
 
     def attach(self, reader: PacketReader) -> None:
         """Let a peer's reader put runs of records into these lanes, until it drops the execution.
@@ -316,17 +316,17 @@ class Incoming:
         self._claimed = lane.claim(header.length)
         if self._claimed is None:
             return self._shelf.take(header.length)
-        if not self._has_berth:
-            self._give_berth(lane)
+        if not self._has_slab_target:
+            self._add_slab_target(lane)
         at = self._claimed[1]
         return self._arena[at : at + header.length]
 
-    def _give_berth(self, lane: IncomingLane) -> None:
+    def _add_slab_target(self, lane: IncomingLane) -> None:
         """Let the reader take slots itself from now on; what it finds none for is still ours."""
         slab, reader = lane.slab, self._reader
         if slab is not None and slab.writer is not None and reader is not None:
-            reader.berth(self._execution, slab.writer, self._arena, slab.number, lane.share)
-            self._has_berth = True
+            reader.add_slab_target(self._execution, slab.writer, self._arena, slab.number, lane.share)
+            self._has_slab_target = True
 
     def put_batch(self, header: Header, body: memoryview) -> None:
         """Take a BATCH packet whose payload lies in what `place` has given, or in a slot that the reader has taken."""

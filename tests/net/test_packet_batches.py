@@ -55,7 +55,7 @@ class Target:
         self.delivered: list[tuple[Header, bytes, int | None]] = []
         self.reader = PacketReader(opened, self._deliver, self._place)
         self.reader.add(EXECUTION, 5, 0, 7, self.producer, self.flow)
-        self.reader.berth(EXECUTION, self.slab, self.memory, 3, lane_bytes)
+        self.reader.add_slab_target(EXECUTION, self.slab, self.memory, 3, lane_bytes)
 
     def _place(self, header: Header) -> memoryview:
         self.asked.append(header)
@@ -148,13 +148,13 @@ def test_the_end_of_its_own_execution_takes_its_slot_away() -> None:
     assert target.delivered[1][1] == b"next"
 
 
-def test_a_berth_is_given_once_and_checked() -> None:
+def test_a_slab_target_is_given_once_and_checked() -> None:
     target = Target()
     with pytest.raises(ValueError, match="already"):
-        target.reader.berth(EXECUTION, target.slab, target.memory, 3, 1)
+        target.reader.add_slab_target(EXECUTION, target.slab, target.memory, 3, 1)
     wrong: Any = b""
     with pytest.raises(TypeError, match="SlabWriter"):
-        target.reader.berth(OTHER, wrong, target.memory, 3, 1)
+        target.reader.add_slab_target(OTHER, wrong, target.memory, 3, 1)
 
 
 def test_the_rest_of_a_fast_stream_is_looked_for_though_nobody_wakes_the_link() -> None:

@@ -310,9 +310,9 @@ static PyObject *reader_add_slab_target(PacketReader *self, PyObject *args) {
     unsigned long long execution, lane_bytes;
     unsigned int number;
     PyObject *slab, *arena;
-    if (!PyArg_ParseTuple(args, "KOOIK:berth", &execution, &slab, &arena, &number, &lane_bytes)) return NULL;
+    if (!PyArg_ParseTuple(args, "KOOIK:add_slab_target", &execution, &slab, &arena, &number, &lane_bytes)) return NULL;
     if (Py_TYPE(slab) != native_state(Py_TYPE((PyObject *)self))->slab_writer || !PyMemoryView_Check(arena)) {
-        PyErr_SetString(PyExc_TypeError, "berth(execution, SlabWriter, memoryview, number, lane_bytes)");
+        PyErr_SetString(PyExc_TypeError, "add_slab_target(execution, SlabWriter, memoryview, number, lane_bytes)");
         return NULL;
     }
     slab_target_t target = {execution, (SlabWriter *)slab, arena, lane_bytes, number};
@@ -408,8 +408,8 @@ static PyMethodDef reader_methods[] = {
     {"received", (PyCFunction)reader_received, METH_O, "received(count) -> None: so many bytes were put into room()"},
     {"add", (PyCFunction)reader_add, METH_VARARGS, "add(execution, edge, producer, consumer, ring, flow) -> None"},
     {"drop", (PyCFunction)reader_drop, METH_O, "drop(execution) -> None: forget its lanes"},
-    {"berth", (PyCFunction)reader_add_slab_target, METH_VARARGS,
-     "berth(execution, slab, arena, number, lane_bytes) -> None"},
+    {"add_slab_target", (PyCFunction)reader_add_slab_target, METH_VARARGS,
+     "add_slab_target(execution, slab, arena, number, lane_bytes) -> None"},
     {"close", (PyCFunction)reader_close, METH_NOARGS, "close() -> None: forget everything"},
     {NULL, NULL, 0, NULL},
 };
