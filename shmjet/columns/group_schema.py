@@ -71,8 +71,9 @@ def state_dtype(result: str, aggregate: Aggregate, dtype: Dtype) -> Dtype:
         return INT64
     if function in ("sum", "mean", "var", "std"):
         if kind not in "biuf" or (kind == "f" and not isinstance(dtype, str) and dtype.itemsize > 8):
+            hint = "; divide spans of time by one, such as timedelta(seconds=1)" if kind == "m" else ""
             raise BatchError(
-                f"column {column!r} of dtype {dtype} has no {function} (result {result!r}): expected {_NUMBERS}"
+                f"column {column!r} of dtype {dtype} has no {function} (result {result!r}): expected {_NUMBERS}{hint}"
             )
         if kind == "f":
             return FLOAT64

@@ -233,6 +233,10 @@ ADVICE: dict[str, tuple[Build, str]] = {
     "a result of with_columns without a name": (lambda s: s.with_columns(column("id") + 1), "with_columns.name=expr"),
     "a function of dates without parentheses": (lambda s: s.select(x=column("id").dt.year), r"parentheses: year\(\)"),
     "a type of polars": (lambda s: s.select(x=column("id").cast("Int32")), "did you mean 'int32'"),
+    "a sum of spans": (
+        lambda s: s.with_columns(t=literal(datetime.timedelta(1))).group_by().agg(x=sum_("t")),
+        r"timedelta\(seconds=1\)",
+    ),
     "a range": (lambda s: s.filter(column("id").is_between(1, 2)), "low <= x"),
     "a table to join": (lambda s: s.join(PEOPLE, on="who"), r"read_from\(sources.frames\(table\)\)"),
     "a branch of another type": (
