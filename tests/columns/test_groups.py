@@ -687,6 +687,17 @@ def test_wrong_positions_are_refused() -> None:
             groups.results(position, limit)
 
 
+def test_nulls_in_more_than_64_keys_are_told_apart() -> None:
+    keys = [f"k{number}" for number in range(150)]
+    columns: dict[str, list[int | None]] = {key: [1] * 16 for key in keys}
+    for place, key in enumerate(("k1", "k65", "k129", "k149")):
+        columns[key] = [None if row >> place & 1 else 1 for row in range(16)]
+    groups = Groups(keys, {"n": count()})
+    for _ in range(2):
+        groups.add(Batch(columns))
+    assert groups.results(0, 100)[0].to_dict() == columns | {"n": [2] * 16}
+
+
 def test_groups_are_pickled_with_their_contents() -> None:
     batch = Batch({"k": ["a", "b" * 20, None], "v": [1, None, 3]})
     groups = Groups(["k"], {"s": sum_("v"), "t": max_("k"), "u": var("v", ddof=0)})

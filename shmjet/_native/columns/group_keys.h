@@ -208,7 +208,7 @@ static inline int key_load(key_block_t *key, const column_t *column, char class,
         }
     }
     if (valid)
-        for (int i = 0; i < count; i++) nulls[i] |= (uint64_t)!valid[i] << place;
+        for (int i = 0; i < count; i++) nulls[i] |= (uint64_t)!valid[i] << place % 64;
     return 0;
 }
 
@@ -227,7 +227,7 @@ static inline void key_hash(const key_block_t *key, int place, const uint64_t se
     else
         for (int i = 0; i < count; i++) hashes[i] = fold(load_u64(words + 8 * i) ^ seed[0], seed[1]);
     if (nulls)
-        for (int i = 0; i < count; i++) hashes[i] ^= (nulls[i] >> place & 1) * NULL_WORD;
+        for (int i = 0; i < count; i++) hashes[i] ^= (nulls[i] >> place % 64 & 1) * NULL_WORD;
 }
 
 #endif

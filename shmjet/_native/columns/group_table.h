@@ -46,7 +46,8 @@ typedef struct {
 
 /* Room for one block, so that nothing is allocated on the way. */
 typedef struct {
-    uint64_t hashes[BLOCK], nulls[BLOCK], words[STATE_PARTS + 1][BLOCK];
+    uint64_t hashes[BLOCK], words[STATE_PARTS + 1][BLOCK];
+    uint64_t nulls[GROUP_MAX_KEYS / 64][BLOCK]; /* of each row, 64 keys in a word */
     uint32_t slots[BLOCK], groups[BLOCK], chosen_groups[BLOCK];
     uint8_t *rows[BLOCK], *chosen_rows[BLOCK];
     uint16_t unclear[BLOCK], chosen[BLOCK];
@@ -171,10 +172,28 @@ static inline int key_equals(const group_table_t *table, const key_block_t *key,
     return !memcmp(table->memory.base[REGION_HEAP] + load_u64(place + 8), text.data, text.length);
 }
 
+/* Writes which keys of row i of the block are null; returns whether any is. */
+static inline int group_put_nulls(const group_table_t *table, int i, uint8_t *marks) {
+    const uint32_t bytes = table->memory.header->null_bytes;
+    uint64_t word = 0, any = 0;
+    for (uint32_t at = 0; at < bytes; at++, word >>= 8) {
+        if (at % 8 == 0) any |= word = table->block->nulls[at / 8][i];
+        marks[at] = (uint8_t)word;
+    }
+    return any != 0;
+}
+
+static inline int nulls_equal(const group_table_t *table, uint64_t group, int i) {
+    const uint8_t *marks = group_marks(table, group);
+    for (uint32_t at = 0; at < table->memory.header->null_bytes; at++)
+        if (marks[at] != (uint8_t)(table->block->nulls[at / 8][i] >> 8 * (at % 8))) return 0;
+    return 1;
+}
+
 static inline int row_equals(const group_table_t *table, uint64_t group, int i, int compare_nulls) {
     const group_header_t *header = table->memory.header;
     const uint8_t *row = group_row(table, group);
-    if (compare_nulls && memcmp(group_marks(table, group), &table->block->nulls[i], header->null_bytes)) return 0;
+    if (compare_nulls && !nulls_equal(table, group, i)) return 0;
     for (uint32_t k = 0; k < header->keys; k++)
         if (!key_equals(table, &table->block->keys[k], row + header->key_fields[k].offset, i)) return 0;
     return 1;
@@ -187,8 +206,7 @@ static inline int group_append(group_table_t *table, int i) {
     uint8_t *row = group_row(table, group), *marks = group_marks(table, group);
     for (uint32_t at = 0; at < header->stride; at += 8) store_u64(row + at, load_u64(table->template + at));
     for (uint32_t at = 0; at < header->mark_bytes; at++) marks[at] = table->template[header->stride + at];
-    for (uint32_t at = 0; at < header->null_bytes; at++) marks[at] = (uint8_t)(table->block->nulls[i] >> 8 * at);
-    if (table->block->nulls[i]) header->has_null_keys = 1;
+    if (group_put_nulls(table, i, marks)) header->has_null_keys = 1;
     for (uint32_t k = 0; k < header->keys; k++) {
         const key_block_t *key = &table->block->keys[k];
         uint8_t *place = row + header->key_fields[k].offset;
@@ -329,7 +347,8 @@ static inline void group_hash(group_table_t *table, const column_t *const *keys,
     const group_header_t *header = table->memory.header;
     if (!header->keys) memset(block->hashes, 0, (size_t)count * sizeof *block->hashes);
     for (uint32_t k = 0; k < header->keys; k++)
-        key_hash(&block->keys[k], (int)k, header->seed, count, keys[k]->valid ? block->nulls : NULL, block->hashes);
+        key_hash(&block->keys[k], (int)k, header->seed, count, keys[k]->valid ? block->nulls[k / 64] : NULL,
+                 block->hashes);
 }
 
 /* Finds or makes the groups of `count` rows from row `start` on: block->groups and block->rows. */
@@ -346,11 +365,11 @@ static inline int group_locate(group_table_t *table, const column_t *const *keys
         return GROUP_OK;
     }
     int compare_nulls = header->has_null_keys;
-    memset(block->nulls, 0, (size_t)count * sizeof *block->nulls);
+    for (uint32_t k = 0; k < header->keys; k += 64) memset(block->nulls[k / 64], 0, (size_t)count * 8);
     for (uint32_t k = 0; k < header->keys; k++) {
         compare_nulls |= keys[k]->valid != NULL;
-        if (key_load(&block->keys[k], keys[k], (char)header->key_fields[k].class, (int)k, start, count, block->nulls) <
-            0)
+        if (key_load(&block->keys[k], keys[k], (char)header->key_fields[k].class, (int)k, start, count,
+                     block->nulls[k / 64]) < 0)
             return GROUP_LONG_TEXT;
     }
     const uint8_t *words = header->keys ? block->keys[0].words : NULL, *before = memory->base[REGION_ROWS];
