@@ -1,8 +1,8 @@
 """Which partitions of a table of groups have changed since it was saved last.
 
-The table notes the groups that rows are added to, and the partition of each group is kept, so that a save costs little
-where little has changed. Where most partitions change nothing is noted for some time: it would only cost. Must not know
-processors.
+The partition of each group is kept, so that keys are hashed once. The table notes the groups that rows are added to, so
+that a save costs little where little has changed. Where most partitions change nothing is noted for some time: it would
+only cost. Must not know processors.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class GroupChanges:
         self._changed = np.zeros(count, np.int64)
         """By partition the save before which it changed last."""
         self._save = self._table = 0
+        self._serial = -1
         self._pause = self._left = 0
 
     def note(self, groups: Groups | TypedGroups) -> Flags | None:
@@ -63,6 +64,8 @@ class GroupChanges:
         flags = groups.take_updates()
         if flags is None:
             self._table += 1
+        if groups.serial != self._serial:
+            self._serial = groups.serial
             self._partitions = self._partitions[:0]
         if self._left:
             self._left -= 1
@@ -71,9 +74,9 @@ class GroupChanges:
         return flags
 
     def pieces(
-        self, groups: Groups | TypedGroups, flags: Flags, partitions_of: PartitionsOf
+        self, groups: Groups | TypedGroups, flags: Flags | None, partitions_of: PartitionsOf
     ) -> Iterator[Piece | PartitionPieces | None]:
-        """Give all groups: partition by partition, or in pieces where most have changed. None stands for a step.
+        """Give all groups: partition by partition, or in pieces where most may have changed. None stands for a step.
 
         Args:
             groups: as they were when `note` was called.
@@ -85,21 +88,26 @@ class GroupChanges:
             found.append(partitions_of(groups.key_columns(at, min(HASHED_ROWS, rows - at))))
             yield None
         self._partitions = partitions = np.concatenate(found)
-        is_changed = np.zeros(self._count, np.bool_)
-        is_changed[partitions[flags]] = True
-        if known:  # else the table has a new number, so that all tokens are new
-            is_changed[partitions[known:]] = True
-        self._changed[is_changed] = self._save
         order, step = PartitionOrder(rows, self._count), rows_at_once(rows, groups.nbytes)
         yield from order.sort(lambda at, limit: partitions[at : at + limit])
-        if 2 * int(is_changed.sum()) > self._count:
-            self._left = self._pause = min(2 * self._pause + 1, LONGEST_PAUSE)
+        if flags is None or self._most_have_changed(partitions[flags]):
             yield from _mixed(groups, order, step)
             return
-        self._pause = 0
         for partition, chosen in order.partitions():
             token = self._table, partition, int(self._changed[partition])
             yield PartitionPieces(token, partial(_of_one, groups, partition, chosen, step))
+
+    def _most_have_changed(self, partitions: Positions) -> bool:
+        """Note which partitions have changed; if most have, have nothing be noted for some time."""
+        is_changed = np.zeros(self._count, np.bool_)
+        is_changed[partitions] = True
+        self._changed[is_changed] = self._save
+        are_most = 2 * int(is_changed.sum()) > self._count
+        if are_most:
+            self._left = self._pause = min(2 * self._pause + 1, LONGEST_PAUSE)
+        else:
+            self._pause = 0
+        return are_most
 
 
 def _mixed(groups: Groups | TypedGroups, order: PartitionOrder, step: int) -> Iterator[Piece]:

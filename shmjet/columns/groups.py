@@ -7,6 +7,7 @@ over. Results are the same whichever came first. Must not know of processors.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -62,6 +63,9 @@ _WIDER: Final = ("ff", "SS", "UU")
 """Kinds of which a table takes all widths."""
 
 
+_SERIALS = itertools.count()
+
+
 @final
 class Groups:
     """Groups rows by key columns and keeps aggregates of each group.
@@ -87,7 +91,7 @@ class Groups:
 
     __slots__ = (
         *("_aggregates", "_all", "_found", "_inputs", "_kept", "_keys", "_order", "_pairs", "_separator", "_stores"),
-        "_table",
+        *("_table", "serial"),
     )
 
     def __init__(
@@ -109,6 +113,8 @@ class Groups:
     def clear(self) -> None:
         """Forget all groups and dtypes, and give the memory back."""
         self._table: GroupTable | None = None
+        self.serial = next(_SERIALS)
+        """Another number whenever groups get other positions."""
         self._found: list[StateForm] = []
         self._kept: list[StateForm] = []
         self._order: Positions | None = None
@@ -241,6 +247,7 @@ class Groups:
                 what = f"{len(letters)} keys and {len(functions)} aggregates"
                 raise BatchError(f"no group can have {what}: {error}; group in several steps") from None
             self._kept = kept
+            self.serial = next(_SERIALS)
             if self._order is not None:  # they are moved in order
                 rest = np.arange(len(self._order), sum(states.num_rows for states in moved), dtype=np.uint32)
                 for _, store in self._stores.values():
@@ -508,6 +515,7 @@ class Groups:
                 for that of arrival.
         """
         self._order = order
+        self.serial = next(_SERIALS)
 
     def captured(self) -> Groups:
         """Return the groups of this moment, to be read only, whatever is added to these.

@@ -219,6 +219,11 @@ class TypedGroups:
         made._plan, made._groups = self._plan, self._groups.captured()
         return made
 
+    @property
+    def serial(self) -> int:
+        """As `Groups.serial`."""
+        return self._groups.serial
+
     def note_updates(self) -> None:
         """As `Groups.note_updates`."""
         self._groups.note_updates()

@@ -35,8 +35,14 @@ class Saves:
         self.groups = TypedGroups(["k"], AGGREGATES)
         self.changes = GroupChanges(PARTITIONS)
         self.known: dict[Any, list[Piece]] = {}
+        self.hashed = 0
+        """Keys whose partition was asked for."""
         self.written = 0
         """Partitions of the last save that were written; -1: all groups were written, not by partition."""
+
+    def partitions_of(self, batch: Batch) -> npt.NDArray[np.uint32]:
+        self.hashed += batch.num_rows
+        return by_key(batch)
 
     def save(self) -> None:
         """Save the table, refer to what is known, and see that a restored table is the same."""
@@ -47,16 +53,12 @@ class Saves:
         self.written = -1
         for _ in captured.copy_steps():
             pass
-        if flags is None:
-            states, _ = captured.states(0, len(captured) + 1)
-            found.append(Piece(0, states, np.arange(len(captured), dtype=np.uint32)))
-        else:
-            for each in self.changes.pieces(captured, flags, by_key):
-                if isinstance(each, Piece):
-                    found.append(each)
-                elif isinstance(each, PartitionPieces):
-                    self.written = max(self.written, 0) + (each.token not in self.known)
-                    parts[each.token] = self.known.get(each.token) or list(each.pieces())
+        for each in self.changes.pieces(captured, flags, self.partitions_of):
+            if isinstance(each, Piece):
+                found.append(each)
+            elif isinstance(each, PartitionPieces):
+                self.written = max(self.written, 0) + (each.token not in self.known)
+                parts[each.token] = self.known.get(each.token) or list(each.pieces())
         self.known = parts
         restored = TypedGroups(["k"], AGGREGATES)
         pieces = RestoredGroups(restored)
@@ -90,6 +92,7 @@ def test_a_table_that_changes_all_over_is_looked_at_now_and_then_only() -> None:
         saves.save()
         written.append(saves.written)
     assert set(written) == {-1}
+    assert saves.hashed == KEYS
     noted = [saves.groups.take_updates() is not None]
     for _ in range(LONGEST_PAUSE + 3):
         saves.save()

@@ -90,7 +90,7 @@ class GroupsState:
             for number, piece in enumerate(slices(self._groups, start)):
                 yield BroadcastKey((PLACE, index, number)), (piece.states, piece.positions)
             return
-        if changed is None or changed.flags is None or start:
+        if changed is None or start:
             for found in pieces(self._groups, partitions.of, partitions.placement.count, start):
                 yield None if found is None else self._entry(found)
             return
