@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -62,10 +63,11 @@ class Partitions:
         if table is None or self._me() not in table.members:
             return PartitionCounts()
         me = table.members.index(self._me())
+        synced, copying = Counter(table.synced), Counter(table.copying)
         return PartitionCounts(
-            sum(row[0] == me for row in table.synced),
-            sum(me in row[1:] for row in table.synced),
-            sum(me in row for row in table.copying),
+            sum(count for row, count in synced.items() if row[0] == me),
+            sum(count for row, count in synced.items() if me in row[1:]),
+            sum(count for row, count in copying.items() if me in row),
         )
 
     def owners(self, view: View) -> PartitionOwners:

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 from shmjet.cluster.partitions.spread import Places, Spread
 
@@ -40,7 +41,7 @@ def place(held: Sequence[Held], hosts: Sequence[str], names: Sequence[str], back
 
     Example:
         >>> place([(0,), (0,), (0,), (0,)], ["a", "b"], ["a", "b"], 1)
-        ((0, 1), (1, 0), (0, 1), (1, 0))
+        ((0, 1), (1, 0), (1, 0), (0, 1))
     """
     return _Placement(held, hosts, names, backups).wanted()
 
@@ -55,32 +56,41 @@ class _Placement:
         self._seeds = [_seed(name) for name in names]
 
     def wanted(self) -> tuple[Held, ...]:
+        rows: list[Held] = [()] * len(self._held)
         planned = self._primaries()
-        chosen = self._replicas(planned)
-        primaries = self._primaries_among(chosen, planned)
-        return tuple(
-            (primaries[partition], *self._backups(partition, chosen[partition] - {primaries[partition]}))
-            for partition in range(len(self._held))
-        )
+        if self._copies == 1:
+            for _, primary, items in planned:
+                row = tuple(primary)
+                for partition in items:
+                    rows[partition] = row
+            return tuple(rows)
+        for (chosen, held, _), primary, items in self._primaries_among(self._replicas(planned)):
+            for partition, row in zip(items, self._ordered(items, chosen, held, primary), strict=True):
+                rows[partition] = row
+        return tuple(rows)
 
-    def _rank(self, partition: int, member: int) -> int:
-        """Return how much a member is for a partition: a number that depends on its name and on nothing else."""
-        mixed = self._seeds[member] ^ (partition + 1) * _ODD & _LONG
-        mixed = (mixed ^ mixed >> 30) * _MIX & _LONG
-        return mixed ^ mixed >> 27
+    def _rank(self, partitions: list[int], member: int) -> list[int]:
+        """Return how much a member is for partitions: numbers that depend on its name and on nothing else."""
+        seed = self._seeds[member]
+        return [((seed ^ partition * _ODD) & _LONG) * _MIX & _LONG for partition in partitions]
 
-    def _primaries(self) -> list[int]:
+    def _primaries(self) -> list[tuple[Held, Places, list[int]]]:
         """Choose primaries as if nothing else mattered: a backup is a better one than a member that has to copy."""
 
         def cost(held: Held, member: int) -> int:
             return 3 if member not in held else min(1, held.index(member))
 
         spread = Spread[Held](self._members, 1, cost, lambda _held, _rest, _into: True, self._rank)
+        alike: dict[Held, list[int]] = {}
         for partition, held in enumerate(self._held):
-            spread.put(partition, held, held[:1])
-        return _only(spread.level(), len(self._held))
+            alike.setdefault(held, []).append(partition)
+        for held, items in alike.items():
+            spread.put(items, held, held[:1])
+        return spread.level()
 
-    def _replicas(self, planned: list[int]) -> list[Places]:
+    def _replicas(
+        self, planned: list[tuple[Held, Places, list[int]]]
+    ) -> list[tuple[tuple[int, Held], Places, list[int]]]:
         """Choose the members of each partition; where that costs no copy, planned primaries and no change of a role."""
         copy = 8 * self._copies * max(1, len(self._held))
 
@@ -96,37 +106,43 @@ class _Placement:
             return sum(self._hosts[member] == host for member in rest) < self._on_one_host
 
         spread = Spread[tuple[int, Held]](self._members, self._copies, cost, fits, self._rank)
-        for partition, held in enumerate(self._held):
-            kind = planned[partition], held
+        for held, (primary,), items in planned:
+            kind = primary, held
             costs = {member: cost(kind, member) for member in held}
             staying: list[int] = []
             for member in sorted(held, key=costs.__getitem__):
                 if len(staying) < self._copies and fits(kind, frozenset(staying), member):
                     staying.append(member)
-            spread.put(partition, kind, staying)
-        found = spread.level()
-        return [found[partition] for partition in range(len(self._held))]
+            spread.put(items, kind, staying)
+        return spread.level()
 
-    def _primaries_among(self, chosen: list[Places], planned: list[int]) -> list[int]:
+    def _primaries_among(
+        self, chosen: list[tuple[tuple[int, Held], Places, list[int]]]
+    ) -> list[tuple[tuple[Places, Held, int], Places, list[int]]]:
         """Choose the primary of each partition among its members."""
-        Choice = tuple[Places, int, int]
+        Choice = tuple[Places, Held, int]
 
         def cost(kind: Choice, member: int) -> int:
-            _, primary, plan = kind
-            return 2 * (member != primary) + (member != plan)
+            _, held, planned = kind
+            return 2 * (held[:1] != (member,)) + (member != planned)
 
         spread = Spread[Choice](self._members, 1, cost, lambda kind, _rest, into: into in kind[0], self._rank)
-        for partition, places in enumerate(chosen):
-            primary = self._held[partition][0] if self._held[partition] else -1
-            first = [member for member in (primary, planned[partition]) if member in places][:1]
-            spread.put(partition, (places, primary, planned[partition]), first)
-        return _only(spread.level(), len(chosen))
+        for (planned, held), places, items in chosen:
+            first = [member for member in (*held[:1], planned) if member in places][:1]
+            spread.put(items, (places, held, planned), first)
+        return spread.level()
 
-    def _backups(self, partition: int, members: Places) -> list[int]:
-        """Order the backups: the present ones as they are, then the others by rank."""
-        held = self._held[partition]
-        new = sorted(members - set(held), key=lambda member: -self._rank(partition, member))
-        return [member for member in held if member in members] + new
+    def _ordered(self, items: list[int], chosen: Places, held: Held, primary: Places) -> Iterator[Held]:
+        """Yield the row of each partition: the primary, the present backups as they are, new ones by rank."""
+        staying = tuple(member for member in held if member in chosen and member not in primary)
+        new = sorted(chosen - primary - set(staying))
+        if len(new) < 2:
+            yield from repeat((*primary, *staying, *new), len(items))
+            return
+        ranks = [self._rank(items, member) for member in new]
+        for ranked in zip(*ranks, strict=True):
+            by_rank = [member for _, member in sorted(zip(ranked, new, strict=True), reverse=True)]
+            yield (*primary, *staying, *by_rank)
 
 
 def _seed(name: str) -> int:
@@ -140,7 +156,3 @@ def _most_on_one_host(hosts: Sequence[str], copies: int) -> int:
     while sum(min(most, members) for members in on.values()) < copies:
         most += 1
     return most
-
-
-def _only(places: dict[int, Places], count: int) -> list[int]:
-    return [next(iter(places[item])) for item in range(count)]

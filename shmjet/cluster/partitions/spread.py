@@ -36,7 +36,7 @@ class Spread(Generic[Kind]):
         copies: on how many different members each item is to be.
         cost: of an item of a kind on a member.
         fits: says whether an item of a kind that is on some members may be on another one as well.
-        rank: of an item on a member: of items that are alike, those of the highest rank move there.
+        rank: of items on a member: of items that are alike the highest ranks move there.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Spread(Generic[Kind]):
         copies: int,
         cost: Callable[[Kind, int], int],
         fits: Callable[[Kind, Places, int], bool],
-        rank: Callable[[int, int], int],
+        rank: Callable[[list[int], int], list[int]],
     ) -> None:
         self._members = range(members)
         self._outside = members  # the place of copies that are on no member yet
@@ -58,21 +58,21 @@ class Spread(Generic[Kind]):
         self._loads = [0] * members
         self._missing = 0
 
-    def put(self, item: int, kind: Kind, places: Iterable[int]) -> None:
-        """Add an item that is on these members, `copies` at most. They have to be the cheapest for it."""
+    def put(self, items: list[int], kind: Kind, places: Iterable[int]) -> None:
+        """Add items that are on these members, `copies` at most. They have to be the cheapest for them."""
         there = frozenset(places)
-        self._groups.setdefault((kind, there), []).append(item)
-        self._missing += self._copies - len(there)
+        self._groups.setdefault((kind, there), []).extend(items)
+        self._missing += (self._copies - len(there)) * len(items)
         for member in there:
-            self._loads[member] += 1
+            self._loads[member] += len(items)
 
-    def level(self) -> dict[int, Places]:
-        """Spread the items, and return for each where it is."""
+    def level(self) -> list[tuple[Kind, Places, list[int]]]:
+        """Spread the items, and return which of each kind are on which members."""
         while self._missing and self._fill():
             pass
         while self._even_out():
             pass
-        return {item: places for (_, places), items in self._groups.items() for item in items}
+        return [(kind, places, items) for (kind, places), items in self._groups.items()]
 
     # -- steps --------------------------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class Spread(Generic[Kind]):
         for load, paths in full.items():
             emptier = [member for member in self._members if self._loads[member] <= load - 2]
             for member in self._in_order(paths, emptier):
-                if self._move(paths.to(member), (load - self._loads[member]) // 2):
+                if self._move(paths.to(member), self._difference(load, self._loads[member])):
                     return True
         for load, paths in full.items():
             next_to = [member for member in self._members if self._loads[member] == load - 1]
@@ -104,6 +104,12 @@ class Spread(Generic[Kind]):
                 if paths.cost(member) < 0 and self._move(paths.to(member), 1):
                     return True
         return False
+
+    def _difference(self, full: int, empty: int) -> int:
+        """Return how many items to move from a full member to an emptier one: up to the mean, where it lies between."""
+        mean = sum(self._loads) // len(self._members)
+        count = min(full - mean, mean - empty)
+        return count if count > 0 else (full - empty) // 2
 
     def _in_order(self, paths: _Paths[Kind], members: Iterable[int]) -> list[int]:
         """Return the members that paths reach, the emptiest first."""
@@ -138,17 +144,15 @@ class Spread(Generic[Kind]):
     def _move(self, path: list[Edge[Kind]], most: int) -> bool:
         """Move as many items as there are along all edges of a path, `most` at most; False where there are none."""
         used = [edge.group for edge in path]
-        count = min((len(self._groups[group]) // used.count(group) for group in used), default=0)
-        count = min(count, most)
+        count = min(most, *(len(self._groups[group]) // used.count(group) for group in used)) if path else 0
         if not count:
-            return False
+            path, count = self._one_after_another(path), 1
         for edge in path:
             kind, places = edge.group
             moving = self._groups.pop(edge.group)
             if count < len(moving):
-                ranks = {item: self._rank(item, edge.into) for item in moving}
-                moving.sort(key=ranks.__getitem__)
-                moving, staying = moving[-count:], moving[:-count]
+                ranked = [item for _, item in sorted(zip(self._rank(moving, edge.into), moving, strict=True))]
+                moving, staying = ranked[-count:], ranked[:-count]
                 self._groups[edge.group] = staying
             self._groups.setdefault((kind, (places - {edge.out}) | {edge.into}), []).extend(moving)
             self._loads[edge.into] += count
@@ -156,7 +160,23 @@ class Spread(Generic[Kind]):
                 self._missing -= count
             else:
                 self._loads[edge.out] -= count
-        return True
+        return bool(path)
+
+    def _one_after_another(self, path: list[Edge[Kind]]) -> list[Edge[Kind]]:
+        """Return a path along which one item moves, where edges share an item that has to move twice; or none."""
+        left = {edge.group: len(self._groups[edge.group]) for edge in path}
+        reached: dict[Group[Kind], Group[Kind]] = {}
+        steps = []
+        for edge in path:
+            group = edge.group
+            left[group] -= 1
+            kind, places = group if left[group] >= 0 else reached[group]
+            rest = places - {edge.out}
+            if edge.into in places or len(rest) == len(places) or not self._fits(kind, rest, edge.into):
+                return []
+            steps.append(edge._replace(group=(kind, places)))
+            reached[group] = kind, rest | {edge.into}
+        return steps
 
 
 class _Paths(Generic[Kind]):

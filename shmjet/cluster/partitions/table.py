@@ -68,7 +68,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     Example:
         >>> table = PartitionTable.first(1, 4, [Holder("a", "one"), Holder("b", "two")], backups=1)
         >>> table.owners(), table.is_safe
-        ((('b', 'a'), ('a', 'b'), ('a', 'b'), ('b', 'a')), True)
+        ((('b', 'a'), ('b', 'a'), ('a', 'b'), ('a', 'b')), True)
     """
 
     epoch: int
@@ -159,17 +159,16 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         """
         places = {member.uuid: place for place, member in enumerate(members)}
         now = [places.get(uuid, -1) for uuid in self.members]
-        held = [tuple(now[member] for member in row if now[member] >= 0) for row in self.synced]
+        living = {row: tuple(now[m] for m in row if now[m] >= 0) for row in {*self.synced, *self.copying}}
+        held = [living[row] for row in self.synced]
         lost = [partition for partition, row in enumerate(held) if not row]
-        there = [
-            (*row, *(now[member] for member in coming if now[member] >= 0)) if row else ()
-            for row, coming in zip(held, self.copying, strict=True)
-        ]
+        coming = [living[row] for row in self.copying]
+        there = [(*row, *other) if row and other else row for row, other in zip(held, coming, strict=True)]
         wanted = _placed(there, members, backups)
-        synced = tuple(row or wanted[partition][:1] for partition, row in enumerate(held))
-        copying = tuple(_without(row, had) for row, had in zip(wanted, synced, strict=True))
-        table = PartitionTable(epoch, 0, tuple(places), synced, copying, wanted)
-        return table._with_rows(range(self.count), synced, copying, 0), lost
+        rows = list(zip(held, wanted, strict=True))
+        begun = {row: _begin(*row) for row in set(rows)}
+        synced, copying = tuple(begun[row][0] for row in rows), tuple(begun[row][1] for row in rows)
+        return PartitionTable(epoch, 0, tuple(places), synced, copying, wanted), lost
 
     def settled(self) -> PartitionTable:
         """Return the table when all has moved to where it should be: at once, for partitions that hold no data."""
@@ -199,22 +198,29 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
                 case _:
                     continue
             touched.add(partition)
-        return self._with_rows(touched, synced, copying, self.stamp + 1) if touched else self
-
-    def _with_rows(
-        self, touched: Collection[int], synced: Sequence[Held], copying: Sequence[Held], stamp: int
-    ) -> PartitionTable:
-        """Return the table with these rows; where all have what they should have, the others let go of it.
-
-        The primary stays until it has handed over, as it may write.
-        """
-        rows = list(synced)
         for partition in touched:
-            held, wanted = rows[partition], self.wanted[partition]
-            if not copying[partition]:
-                first = held[:1] if held[0] != wanted[0] else ()
-                rows[partition] = (*first, *_without(wanted, first))
-        return msgspec.structs.replace(self, stamp=stamp, synced=tuple(rows), copying=tuple(copying))
+            synced[partition] = _trimmed(synced[partition], copying[partition], self.wanted[partition])
+        if not touched:
+            return self
+        return msgspec.structs.replace(self, stamp=self.stamp + 1, synced=tuple(synced), copying=tuple(copying))
+
+
+def _begin(held: Held, wanted: Held) -> tuple[Held, Held]:
+    """Return who has a partition and who is getting it when moves begin; a lost partition begins empty."""
+    synced = held or wanted[:1]
+    copying = _without(wanted, synced)
+    return _trimmed(synced, copying, wanted), copying
+
+
+def _trimmed(synced: Held, copying: Held, wanted: Held) -> Held:
+    """Return who has a partition after members that are not wanted have let go of it, once all others have it.
+
+    The primary stays until it has handed over, as it may write.
+    """
+    if copying:
+        return synced
+    first = synced[:1] if synced[0] != wanted[0] else ()
+    return (*first, *_without(wanted, first))
 
 
 def _placed(held: Sequence[Held], members: Sequence[Holder], backups: int) -> tuple[Held, ...]:

@@ -123,3 +123,14 @@ def test_alike_partitions_move_by_rank_and_not_by_number() -> None:
     assert len(moved) == len(other) == 50
     assert moved != list(range(50))
     assert moved != other
+
+
+def test_one_partition_may_move_twice_on_the_way_to_an_even_placement() -> None:
+    held = [(2, 0, 3), (1, 2, 4), (2, 1)]
+    found = place(held, ["b", "a", "c", "b", "a"], names(5), 1)
+    assert cost(held, found, 5) == (8, 1)
+
+
+def test_the_largest_number_of_partitions_is_shared_evenly() -> None:
+    found = place([(0,)] * 65535, ["a", "b", "c"], names(3), 0)
+    assert loads(found, 3) == [21845] * 3
