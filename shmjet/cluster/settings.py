@@ -32,8 +32,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     fields behind belong; the secrets are not among them, because settings are seen in the list of processes.
     `maps` are settings of maps by name or pattern. `tells_members_apart`: members prove a secret that clients do not
     know. `storage` is the folder in which records of jobs and snapshots outlive the member; empty: they end with it.
-    Another member that is silent for `longest_silence` seconds is lost. `backup_count` says how many backups partitions
-    should have.
+    Another member that is silent for `longest_silence` seconds is lost.
     """
 
     cluster_name: str
@@ -63,6 +62,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     longest_silence: float = 2.2
     storage: str = ""
     backup_count: int = 1
+    """How many backups partitions should have, as far as there are members."""
 
 
 class Starting(msgspec.Struct, frozen=True, tag=True):
