@@ -86,6 +86,25 @@ class Changes:
         rules: of the map.
     """
 
+    __slots__ = (
+        "_env",
+        "_events",
+        "_limited",
+        "_now",
+        "_record_key",
+        "_rules",
+        "_sizes",
+        "_stored",
+        "_used",
+        "gone",
+        "heaviest",
+        "prefix",
+        "record",
+        "txn",
+        "weighed",
+        "written",
+    )
+
     def __init__(self, txn: Transaction, env: Environment, record_key: bytes, rules: Rules) -> None:
         self.txn = txn
         self._env = env
@@ -108,6 +127,8 @@ class Changes:
         """Bytes of the heaviest entry that was stored."""
         self.written = 0
         """How many events there had been before these."""
+        self._used = 0
+        """The last place in the order of use that was given out."""
         self._sizes: dict[bytes, Sizes] = {}
         self._events: list[bytes] = []
         self._now = now() if self.record.flags & HAS_TIMES or self.record.log else 0
@@ -144,6 +165,7 @@ class Changes:
         old = None if replaced is None else self._left(tail, replaced)
         if replaced is None:
             self._sizes_of(tail[: PARTITION.size]).entries += 1
+            self.record.size += 1
         if self.record.log:
             self._note(ADDED if old is None else UPDATED, tail, old or b"", stored)
         return old
@@ -154,6 +176,7 @@ class Changes:
         if replaced is None:
             return None
         self._sizes_of(tail[: PARTITION.size]).entries -= 1
+        self.record.size -= 1
         old = self._left(tail, replaced)
         if old is not None and self.record.log:
             self._note(REMOVED, tail, old, b"")
@@ -171,6 +194,7 @@ class Changes:
                 after = self._env.entries(self.txn)
                 if after != before:
                     self._sizes_of(partition).entries += after - before
+                    self.record.size += after - before
                 at, before = end, after
 
     def end_some(self, most: int = MOST_ENDED) -> int:
@@ -245,7 +269,8 @@ class Changes:
         used, weight = 0, 0
         if self._limited:
             if self._rules.config.eviction == "lru":
-                used = self._indexed(USE_RECORD, self._now, tail)
+                used = self._indexed(USE_RECORD, max(self._now, self._used + 1), tail)
+                self._used = used
             weight = len(tail) + len(stored) + self._rules.files(stored)
             self.weighed += weight
             self.heaviest = max(self.heaviest, weight)

@@ -230,13 +230,8 @@ class EntryCodec:
         return msgspec.msgpack.Ext(BLOB, blobs[-1])
 
     def _decode_all(self, decoder: msgspec.msgpack.Decoder[list[Decoded]], stored: list[bytes]) -> list[Decoded]:
-        collecting = gc.isenabled()
-        gc.disable()  # the cyclic collector would walk the growing page repeatedly
-        try:
+        with without_collector():
             return decoder.decode(_ARRAY_OF.pack(_ARRAY_32, len(stored)) + b"".join(stored))
-        finally:
-            if collecting:
-                gc.enable()
 
     def _extension(self, code: int, data: memoryview) -> Any:
         if code == PICKLE:
@@ -246,6 +241,20 @@ class EntryCodec:
         if code == TIMED:
             return self._plain.decode(data[: -TRAILER.size])
         raise GridError(f"a stored entry has the unknown extension {code}; was it written by another version?")
+
+
+class without_collector:
+    """Keeps the cyclic collector from walking a growing page of objects repeatedly; may be nested."""
+
+    __slots__ = ("_collecting",)
+
+    def __enter__(self) -> None:
+        self._collecting = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._collecting:
+            gc.enable()
 
 
 class _BlobName(bytes):

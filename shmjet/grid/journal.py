@@ -12,13 +12,15 @@ import threading
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import compress, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.grid.blobs import BlobVanishedError
-from shmjet.grid.changes import ADDED, REMOVED, UPDATED, Event
-from shmjet.grid.entries import EntryCodec
+from shmjet.grid.changes import ADDED, EVENT, REMOVED, UPDATED
+from shmjet.grid.entries import EntryCodec, without_collector
 from shmjet.grid.errors import GridError
 from shmjet.grid.log import Piece
 
@@ -79,6 +81,8 @@ class _Place:
         self.incarnation, self.handed = position[0], dict(position[1])
         self.read = dict(self.handed)
         self.number = 0
+        self.is_behind = bool(self.read)
+        """Whether events may come that have been handed out by another reader."""
         self.has_more = False
         self.waiting: list[_Waiting] = []
         self.seen: int | None = None
@@ -91,14 +95,18 @@ class _Place:
 
     def hand_out(self, until: int | None) -> list[_Waiting]:
         """Return what waits, up to a moment."""
-        count = len(self.waiting) if until is None else bisect_right(self.waiting, until, key=_moment)
+        if until is None or self.waiting[-1][0] <= until:
+            out, self.waiting, self.handed = self.waiting, [], dict(self.read)
+            return out
+        count = bisect_right(self.waiting, until, key=_moment)
         out, self.waiting = self.waiting[:count], self.waiting[count:]
-        for _, event in out:
-            self.handed[event.partition] = event.sequence + (event.lost or 1)
+        self.handed.update((event[4], event[5] + (event[6] or 1)) for _, event in out)
         return out
 
 
 _Waiting = tuple[int, MapEvent]
+_Head = tuple[int, int, int, int, int]
+"""What `EVENT` holds."""
 _moment: Any = itemgetter(0)
 
 
@@ -146,6 +154,10 @@ class JournalReader:
         Raises:
             GridError: the map was destroyed; MemberLostError: the member that had it was lost.
         """
+        with without_collector():
+            return self._read_all()
+
+    def _read_all(self) -> list[MapEvent]:
         places = self._places.values()
         for place in places:
             for _ in range(_PIECES_AT_ONCE):
@@ -160,17 +172,23 @@ class JournalReader:
     def _read(self, place: _Place) -> None:
         piece = place.log.read_log(place.number)
         self._check(place, piece)
-        events = [Event.unpack(data) for data in piece.events]
-        moment = events[0].moment if events else 0
+        heads = list(map(EVENT.unpack_from, piece.events))
+        moment = heads[0][3] if heads else 0
         for partition, oldest in sorted(piece.sequences.items()):
             expected = place.read.get(partition, 0)
             if oldest > expected:
                 lost = MapEvent("lost", None, None, None, partition, expected, oldest - expected)
                 place.waiting.append((moment, lost))
                 place.read[partition] = oldest
-        events = [event for event in events if event.sequence >= place.read.get(event.partition, 0)]
-        place.waiting += zip([event.moment for event in events], self._decoded(events), strict=True)
-        place.read.update((event.partition, event.sequence + 1) for event in events)
+        events = piece.events
+        if place.is_behind:
+            new = [place.read.get(head[1], 0) <= head[2] for head in heads]
+            heads, events = list(compress(heads, new)), list(compress(events, new))
+            place.is_behind = piece.has_more
+        if events:
+            _, partitions, sequences, moments, _ = zip(*heads, strict=True)
+            place.waiting += zip(moments, self._decoded(heads, events), strict=True)
+            place.read.update(zip(partitions, [sequence + 1 for sequence in sequences], strict=True))
         place.number = piece.number + len(piece.events)
         place.has_more = piece.has_more
         place.seen = None if piece.has_more else piece.transaction
@@ -183,29 +201,39 @@ class JournalReader:
             raise GridError(f"{self._label} was destroyed while its journal was read; what came after is another one")
         place.incarnation = piece.incarnation
 
-    def _decoded(self, events: list[Event]) -> list[MapEvent]:
+    def _decoded(self, heads: list[_Head], events: list[bytes]) -> list[MapEvent]:
+        """Return events of which the heads have been read; no Python function runs for each."""
+        kinds, partitions, sequences, _, lengths = zip(*heads, strict=True)
         try:
-            pairs: Iterator[Any] = iter(self._codec.pairs([part for event in events for part in event[4:] if part]))
+            if not any(lengths):
+                keys, new_values = zip(*self._codec.pairs([event[_HEAD:] for event in events]), strict=True)
+                fields = (repeat("added"), keys, repeat(None), new_values, partitions, sequences, repeat(0))
+                return list(map(_make_event, zip(*fields, strict=False)))
+            before = self._pairs([event[_HEAD : _HEAD + length] for event, length in zip(events, lengths, strict=True)])
+            after = self._pairs([event[_HEAD + length :] for event, length in zip(events, lengths, strict=True)])
         except BlobVanishedError:
-            return [self._decoded_alone(event) for event in events]
-        return [_event(event, pairs) for event in events]
+            if len(events) > 1:
+                return [self._decoded([head], [event])[0] for head, event in zip(heads, events, strict=True)]
+            return [MapEvent("lost", None, None, None, partitions[0], sequences[0], 1)]
+        old_keys, old_values = zip(*before, strict=True)
+        new_keys, new_values = zip(*after, strict=True)
+        keys = tuple(new if old is None else old for old, new in zip(old_keys, new_keys, strict=True))
+        named = map(_KINDS.__getitem__, kinds)
+        changed = (named, keys, old_values, new_values, partitions, sequences, repeat(0))
+        return list(map(_make_event, zip(*changed, strict=False)))
 
-    def _decoded_alone(self, event: Event) -> MapEvent:
-        """Return an event; a lost one where it names a file that has gone with it meanwhile."""
-        try:
-            return _event(event, iter(self._codec.pairs([part for part in event[4:] if part])))
-        except BlobVanishedError:
-            return MapEvent("lost", None, None, None, event.partition, event.sequence, 1)
+    def _pairs(self, stored: list[bytes]) -> list[tuple[Any, Any]]:
+        """Return the key and value of stored entries, and a pair of None for an empty one."""
+        pairs = self._codec.pairs(list(filter(None, stored)))
+        if len(pairs) == len(stored):
+            return pairs
+        some = iter(pairs)
+        return [next(some) if entry else _NOTHING for entry in stored]
 
 
-def _event(event: Event, pairs: Iterator[Any]) -> MapEvent:
-    kind, partition, sequence = event[:3]
-    key = old = new = None
-    if event.old:
-        key, old = next(pairs)
-    if event.new:
-        key, new = next(pairs)
-    return MapEvent(_KINDS[kind], key, old, new, partition, sequence)
+_HEAD = EVENT.size
+_NOTHING = (None, None)
+_make_event: Callable[[tuple[Any, ...]], MapEvent] = partial(tuple.__new__, MapEvent)
 
 
 class Journal(Iterator[MapEvent]):

@@ -102,13 +102,13 @@ HAS_BLOBS, HAS_TIMES, HAS_ENDS = 1, 2, 4
 """Flags of a record: a value may lie in a file of its own; an entry may have a trailer, see `times`; one may end."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Record:
     """What an environment knows of one map or list.
 
     Args:
         incarnation: prefix of its keys; a new one with every `clear()`.
-        size: items of a list; not used by maps, whose sizes are those of their partitions.
+        size: entries of a map in this environment, or items of a list.
         flags: what a reader or writer has to look for; `HAS_BLOBS` and the others.
         weight: bytes of the entries of a map with a limit.
         log: prefix of the events of a map with a journal, 0 for none.
@@ -130,7 +130,7 @@ class Record:
         return Record(*RECORD.unpack(data))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Sizes:
     """What an environment knows of one partition of a map.
 

@@ -15,6 +15,8 @@ from shmjet.grid.layout import INCARNATION, INDEX, PARTITION, PARTITION_RECORD, 
 PIECE_EVENTS = 1024
 PIECE_BYTES = 1 << 20
 CUT_EVENTS = 2048
+FIRST_STEP = 32
+"""Events read between two looks at their size."""
 
 
 class Piece(NamedTuple):
@@ -57,11 +59,10 @@ def read_piece(env: Environment, record_key: bytes, number: int) -> Piece:
         size = 0
         with txn.cursor() as cursor:
             if at < end and cursor.set_range(log + INDEX.pack(at)):
-                for event in islice(cursor.iternext(keys=False), min(PIECE_EVENTS, end - at)):
-                    events.append(event)
-                    size += len(event)
-                    if size >= PIECE_BYTES:
-                        break
+                follow = islice(cursor.iternext(keys=False), min(PIECE_EVENTS, end - at))
+                while size < PIECE_BYTES and (some := list(islice(follow, FIRST_STEP))):
+                    events += some
+                    size += sum(map(len, some))
     return Piece(record.incarnation, at, sequences, events, transaction, at + len(events) < end)
 
 

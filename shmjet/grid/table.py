@@ -107,6 +107,7 @@ class Table:
         self._blobs = blobs
         self._store = store
         self._names_in = store.names_in(self._kind())
+        self._is_plain = rules.config.is_plain
         self._uses = store.uses if rules.config.eviction == "lru" else None
         self.prefix = b""
         """The incarnation of the last write, empty before the first: good keys spare `write` building them anew."""
@@ -198,12 +199,7 @@ class Table:
             if found is None:
                 return 0
             record = Record.unpack(found)
-            if self._kind() != MAP_RECORD[-1:]:
-                return record.size
-            sizes = sum(Sizes.unpack(data).entries for _, data in behind(txn, PARTITION_RECORD + found[:4]))
-            if record.flags & HAS_ENDS:
-                sizes -= _ended(txn, found[:4], now())
-            return sizes
+            return record.size - (_ended(txn, found[:4], now()) if record.flags & HAS_ENDS else 0)
 
     def sizes(self) -> dict[int, int]:
         """Return the number of entries of each partition that has or had one; entries whose time is over count."""
@@ -359,14 +355,15 @@ class Table:
         """Remove all entries at once, and the record too unless `keep_name`; then sweep what is left of them.
 
         Works on a full file system too, see `BlobStore.give_up_reserve`. Of a map with a journal entries are removed
-        one by one, so that each removal is an event.
+        one by one, so that each removal is an event; in a full store the journal ends instead, as when it is destroyed.
         """
         try:
             self._drop(keep_name)
         except GridFullError:
-            if not self._blobs.give_up_reserve():
+            has_journal = self.rules.config.journal_capacity > 0
+            if not self._blobs.give_up_reserve() and not has_journal:
                 raise
-            self._drop(keep_name)
+            self._drop(keep_name and not has_journal)
             for prefix, kind in garbage(self.env):
                 if kind in (b"", self._kind()):
                     sweep(self.env, prefix, self._blobs, self._names_in)
@@ -437,14 +434,17 @@ class Table:
             changes = Changes(txn, self.env, self.record_key, self.rules)
             result = work(changes)
             changes.close()
-            self._check_weight(changes, others)
+            if not self._is_plain:
+                self._check_weight(changes, others)
             return result, changes
 
         result, changes = self._write(attempt)
         if changes is None:
             return result
-        self._forget(changes.gone)
-        self._keep_limits(changes)
+        if not self._is_plain:
+            self._keep_limits(changes)
+        if changes.gone:
+            self._forget(changes.gone)
         return result
 
     def _keep_limits(self, changes: Changes) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from shmjet.core import ConfigError, MapConfig
 from shmjet.core.keys import partition_id
 from shmjet.data.errors import MemberLostError
-from shmjet.grid import Grid, GridError, MapEvent
+from shmjet.grid import Grid, GridError, GridFullError, MapEvent
 from shmjet.grid.journal import JournalReader
 from shmjet.grid.limits import is_due, shorten
 from shmjet.grid.remote import RemoteGrid
@@ -435,6 +435,39 @@ def test_a_writer_that_is_killed_leaves_a_journal_that_is_the_map(folder: Path) 
             read, lost = counted(events)
             assert 0 < read <= 1000 + 64
             assert lost >= 0
+
+
+def test_a_full_store_says_so_and_its_journals_stay_right(tmp_path: Path) -> None:
+    Grid.create(tmp_path / "grid", environments=1, map_size=1 << 20, maps=MAPS)
+    with Grid.open(tmp_path / "grid") as grid:
+        jet = grid.get_map("j")
+        with pytest.raises(GridFullError, match="map_size"):
+            jet.put_all((number, "x" * 1000) for number in range(10_000))
+        for number in range(10_000):
+            try:
+                jet[number] = "y" * 1000
+            except GridFullError:
+                break
+        events = all_of(jet)
+        assert replayed(events) == dict(jet)
+        assert counted(events)[1] == 0
+        jet.clear()
+        assert len(jet) == 0
+        for number in range(100):
+            jet[number] = "z" * 1000
+        assert len(jet) == 100
+
+
+def test_what_is_over_makes_room_in_a_full_store(tmp_path: Path) -> None:
+    Grid.create(tmp_path / "grid", environments=1, map_size=1 << 20)
+    with Grid.open(tmp_path / "grid") as grid:
+        passing, jet = grid.get_map("passing"), grid.get_map("m")
+        for number in range(300):
+            passing.put(number, "x" * 1000, ttl=0.001)
+        eventually(lambda: len(passing) == 0)
+        for number in range(300):
+            jet[number] = "y" * 1000
+        assert dict(jet) == dict.fromkeys(range(300), "y" * 1000)
 
 
 class Logs:

@@ -66,7 +66,7 @@ def test_an_entry_lies_where_the_page_says(grid: Grid) -> None:
     with table.env.begin() as txn:
         record = txn.get(b"\0\0\0\0m" + b"m")
         assert record is not None
-        assert layout.Record.unpack(record) == layout.Record(1)
+        assert layout.Record.unpack(record) == layout.Record(1, 1)
         key = record[:4] + keys.partition_id("jet").to_bytes(2, "big") + b"sjet"
         assert txn.get(key) == b"\x92\xa3jet\x05"
         sizes = txn.get(layout.PARTITION_RECORD + key[:6])
