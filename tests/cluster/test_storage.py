@@ -181,6 +181,21 @@ def test_a_job_of_which_all_snapshots_are_damaged_does_not_begin_anew_by_itself(
     go_on(storage, file, gate, eventually)
 
 
+def test_a_job_that_begins_from_a_damaged_snapshot_fails(storage: Path, tmp_path: Path, eventually: Eventually) -> None:
+    file, gate = tmp_path / "result.json", tmp_path / "gate"
+    with started(storage) as jet:
+        job = jet.new_job(counting(file, 200, gate=gate), guaranteed())
+        job.execute()
+        eventually(lambda: job.status is JobStatus.RUNNING)
+        job.cancel_and_export_snapshot("x")
+        for chunk in storage.glob("snapshots/exported/x/*/*.chunk"):
+            os.truncate(chunk, chunk.stat().st_size - 3)
+        gate.touch()
+        with pytest.raises(JobFailedError, match=r"damaged|torn"):
+            jet.new_job(counting(file, 200, gate=gate), guaranteed(initial_snapshot_name="x")).run(SOON_S)
+    assert not file.exists()
+
+
 def test_exported_snapshots_and_the_outcomes_of_jobs_stay(
     storage: Path, tmp_path: Path, eventually: Eventually
 ) -> None:

@@ -263,8 +263,10 @@ class JobService:
             run.lineage.distrust_newest()
         job, text = run.job.name or run.job.job_id, failure.text.split("\n", 1)[0]
         if run.lineage is not None and run.lineage.has_lost_all:
-            logger.error("job %s is suspended: %s", job, text)
             run.lineage.begin_anew()
+            if run.last_snapshot is None and run.id not in self._restarted:  # it has only begun, from an exported one
+                return Next.SUSPEND if run.job.settings.suspend_on_failure else Next.END
+            logger.error("job %s is suspended: %s", job, text)
             return Next.SUSPEND
         follows = next_after(failure, run.job.settings, run.failed_attempts)
         if follows is Next.AGAIN:
