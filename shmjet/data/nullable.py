@@ -59,7 +59,7 @@ class Nullable:
     array, `Text`, `Nullable`, list) or a scalar, of which None is a null, and give a `Nullable`. Integers never wrap:
     a result that leaves its type is a `BatchError`. `/` gives floats; `//` and `%` of an integer by 0 give null. Types
     promote as in numpy 2. NaN and NaT are values. `numpy` functions of single elements (`np.sqrt`, `np.isnan`) keep
-    nulls; others raise `TypeError`.
+    nulls; others raise `TypeError`. `+` puts text together.
 
     Args:
         values: array, masked array (its mask becomes nulls), `Text`, another `Nullable`, or a sequence of values of one

@@ -270,10 +270,11 @@ def test_categories_are_text() -> None:
     assert (kind == Text.of(["b", "b", "b", "b"])).to_list() == [True, None, False, False]
     assert (kind == kind).to_list() == [True, None, True, True]
     assert (kind.min(), kind.max()) == ("a", "ä")
+    assert (kind + "x").to_list() == ["bx", None, "ax", "äx"]
     filled = kind.fill_null("zz")
     assert filled.to_list() == ["b", "zz", "a", "ä"]
     assert filled.dtype == CategoryType()
-    for wrong in (lambda: kind == 1, lambda: kind + "x", lambda: kind.sum(), lambda: kind.mean(), lambda: kind == b"a"):
+    for wrong in (lambda: kind == 1, lambda: kind - "x", lambda: kind.sum(), lambda: kind.mean(), lambda: kind == b"a"):
         with pytest.raises(BatchError):
             wrong()
 
