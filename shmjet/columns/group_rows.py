@@ -285,6 +285,7 @@ class DistinctValues:
         self._name = name
         self._pairs = pairs
         self._read: KeptRows | None = None
+        self._counts: Sizes | None = None
 
     @property
     def nbytes(self) -> int:
@@ -294,7 +295,7 @@ class DistinctValues:
     def add(self, numbers: Positions, batch: Batch) -> None:
         """As `RowStore.add`."""
         values, mask = any_column(batch, self._name)
-        self._read = None
+        self._read = self._counts = None
         self._add(numbers, values, mask)
 
     def _add(self, numbers: Positions, values: Values, mask: Mask | None) -> None:
@@ -306,7 +307,15 @@ class DistinctValues:
 
     def sizes_of(self, places: Places, count: int) -> Sizes:
         """As `RowStore.sizes_of`."""
-        return self._rows().sizes_of(places, count)
+        groups = places + count if isinstance(places, int) else int(places.max(initial=0)) + 1
+        if self._counts is None or len(self._counts) < groups:
+            numbers: Any = np.zeros(0, np.uint32)
+            if len(self._pairs):
+                pairs, _ = self._pairs.results(0, len(self._pairs))
+                numbers = pairs.parts()[0][GROUP]
+            self._counts = np.bincount(numbers, minlength=groups)
+        found: Sizes = self._counts[places : places + count] if isinstance(places, int) else self._counts[places]
+        return found
 
     def rows_of(self, places: Places, count: int) -> tuple[Batch, Sizes]:
         """As `RowStore.rows_of`."""
@@ -316,7 +325,7 @@ class DistinctValues:
         """As `RowStore.renumber`."""
         rows, sizes = self.rows_of(order, len(order))
         self._pairs.clear()
-        self._read = None
+        self._read = self._counts = None
         self._add(np.repeat(np.arange(len(order), dtype=np.uint32), sizes), *any_column(rows, self._name))
 
     def captured(self) -> RowStore:
@@ -353,7 +362,7 @@ class DistinctValues:
         given.add_states(np.arange(len(numbers), dtype=np.uint32), states, prefix)
         if not given.kinds.kinds:
             return
-        self._read = None
+        self._read = self._counts = None
         rows, sizes = given.rows_of(0, len(numbers))
         values, mask = any_column(given.kinds.head() if not rows.num_rows else rows, self._name)
         self._add(np.repeat(numbers, sizes), values, mask)

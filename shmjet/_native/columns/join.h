@@ -289,7 +289,10 @@ static inline void join_read_numbers(const key_column_t *key, int64_t start, int
         JOIN_READ(ORDER_I8)
         JOIN_READ(ORDER_I16)
         JOIN_READ(ORDER_I32)
-        JOIN_READ(ORDER_I64)
+    case ORDER_I64: /* what it is already */
+        memcpy(payloads, key->column.data + 8 * start, 8 * (size_t)count);
+        memset(classes, KEY_INTEGER, (size_t)count);
+        break;
         JOIN_READ(ORDER_U8)
         JOIN_READ(ORDER_U16)
         JOIN_READ(ORDER_U32)
