@@ -67,6 +67,7 @@ class Outbox:
         "_caps",
         "_entry",
         "_item",
+        "_lasting",
         "_marks",
         "_ordinal",
         "_plain",
@@ -75,7 +76,6 @@ class Outbox:
         "_sink",
         "_state",
         "buckets",
-        "lasting",
         "limit",
         "overdue",
         "saved",
@@ -93,13 +93,13 @@ class Outbox:
     saved: list[tuple[Any, Any]]
     """Entries offered to a snapshot; the engine takes them away after each call of `save_to_snapshot`."""
 
-    lasting: LastingState | None
+    _lasting: LastingState | None
     """Takes parts of the state to which later snapshots refer, for the library's own processors; None: entries only."""
 
     def __init__(self, high_water_marks: Sequence[int]) -> None:
         self.saved = []
         self._saving = False
-        self.lasting = None
+        self._lasting = None
         self._entry: tuple[Any, Any] | None = None
         self._marks = [int(mark) for mark in high_water_marks]
         self.buckets = [[] for _ in self._marks]
@@ -246,10 +246,15 @@ class Outbox:
                 return count
         return self._offer_slowly(items, ordinal, start)
 
-    def begin_saving(self) -> None:
-        """Begin a call of `save_to_snapshot`, for the engine: entries are taken until the call ends."""
+    def begin_saving(self, lasting: LastingState | None = None) -> None:
+        """Begin a call of `save_to_snapshot`, for the engine: entries are taken until the call ends.
+
+        Args:
+            lasting: takes parts of the state to which later snapshots refer; None: there are only entries.
+        """
         self.begin_callback()
         self._saving = True
+        self._lasting = lasting
 
     def end_saving(self, is_complete: bool) -> list[tuple[Any, Any]]:
         """End a call of `save_to_snapshot`, for the engine.

@@ -259,8 +259,7 @@ class SnapshotSteps:
 
         def save() -> bool | None:
             nonlocal entries
-            outbox.begin_saving()
-            outbox.lasting = self._entries
+            outbox.begin_saving(self._entries)
             complete = self._processor.save_to_snapshot()
             entries = outbox.end_saving(bool(complete))
             return complete

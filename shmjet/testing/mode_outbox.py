@@ -6,7 +6,7 @@ from typing import Any
 
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.keys import partition_id
-from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, Ordinals, Outbox
+from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, LastingState, Ordinals, Outbox
 from shmjet.ring import pickling
 
 Entries = list[tuple[Any, Any]]
@@ -47,10 +47,11 @@ class ModeOutbox(Outbox):
         self._calls.processing += 1
         self._begin(self._calls.processing)
 
-    def begin_saving(self) -> None:
+    def begin_saving(self, lasting: LastingState | None = None) -> None:
         """As `Outbox.begin_saving`."""
         self._calls.saving += 1
         self._saving = True
+        self._lasting = lasting
         self._begin(self._calls.saving)
 
     def _begin(self, call: int) -> None:

@@ -80,9 +80,11 @@ def test_peeking_at_snapshots_logs_what_did_not_change(
     stage = Stage(wrap(processors.hash_join_batches("k")))
     stage.feed(0, [Batch({"k": [1, 2], "name": ["a", "b"]})], 1)
     stage.end_edge(1)
-    stage.outboxes[0].lasting = Known()
+    (processor,), (outbox,) = stage.processors, stage.outboxes
+    outbox.begin_saving(Known())
+    assert processor.save_to_snapshot()
     # what tells the columns, and two rows
-    assert sum("name" in repr(entry) for entry in stage.save()) == 3 * logged
+    assert sum("name" in repr(entry) for entry in outbox.end_saving(True)) == 3 * logged
     assert sum("Batch" in message for message in messages(caplog)) == 3 * logged
 
 

@@ -72,7 +72,7 @@ class PeekProcessor(WrappingProcessor):
         """Pass on, and log the entries that were saved."""
         saved = len(self.outbox.saved)
         if self._peeked is Peeked.SNAPSHOT:
-            self.outbox.lasting = None  # so that entries are offered, whatever the snapshot before has
+            self.outbox._lasting = None  # so that entries are offered, whatever the snapshot before has
         try:
             return super().save_to_snapshot()
         finally:

@@ -64,7 +64,7 @@ class EntrySteps:
     def _single(self, entries: Iterator[Entry | LastingPart | None]) -> Iterator[Entry | None]:
         """Give the entries that have to be offered."""
         for entry in entries:
-            lasting = self._outbox.lasting
+            lasting = self._outbox._lasting
             if not isinstance(entry, LastingPart):
                 yield entry
             elif lasting is None:
