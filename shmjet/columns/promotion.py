@@ -142,7 +142,10 @@ def converted(name: str, values: Values, mask: Mask | None, kind: Kind) -> Value
         return Text.of(values.tolist())
     if mask is not None:
         values = np.where(mask, values, np.zeros((), values.dtype))
-    result: npt.NDArray[Any] = values.astype(kind)
+    try:
+        result: npt.NDArray[Any] = values.astype(kind)
+    except OverflowError:  # of times in a finer unit; before numpy 2.5 they wrap around, and are found below
+        raise not_exact(name, next(value for value in values if not _is_held(value, kind)), kind) from None
     if np.can_cast(values.dtype, kind, "safe") and not (values.dtype.itemsize == 8 and values.dtype.kind in "iumM"):
         return result
     back = result.astype(values.dtype) if kind.kind in "mM" else None
@@ -150,6 +153,14 @@ def converted(name: str, values: Values, mask: Mask | None, kind: Kind) -> Value
     if wrong.any():
         raise not_exact(name, values[wrong][0], kind)
     return result
+
+
+def _is_held(value: Any, kind: Any) -> bool:
+    try:
+        value.astype(kind)
+    except OverflowError:
+        return False
+    return True
 
 
 def _wrong(values: npt.NDArray[Any], result: npt.NDArray[Any]) -> Mask:

@@ -107,7 +107,7 @@ def datetime_milliseconds(values: npt.NDArray[np.datetime64]) -> npt.NDArray[np.
     """Return datetimes of any unit, none of them missing, in milliseconds, rounded down.
 
     Raises:
-        OverflowError: one is beyond 63 bits; numpy itself would wrap around.
+        OverflowError: one is beyond 63 bits; numpy itself wraps around before 2.5.
 
     Example:
         >>> import numpy as np
@@ -116,12 +116,16 @@ def datetime_milliseconds(values: npt.NDArray[np.datetime64]) -> npt.NDArray[np.
     """
     import numpy as np
 
-    stamps = values.astype("datetime64[ms]")
+    beyond = OverflowError("a timestamp must be milliseconds since 1970 that fit 63 bits, got a datetime64 beyond")
+    try:
+        stamps = values.astype("datetime64[ms]")
+    except OverflowError:
+        raise beyond from None
     found = stamps.astype(np.int64)
     is_coarser = np.can_cast(values.dtype, stamps.dtype, "safe")
     if len(found) and (
         (is_coarser and not np.array_equal(stamps.astype(values.dtype), values))
         or not -LONGEST_MS <= int(found.min()) <= int(found.max()) <= LONGEST_MS
     ):
-        raise OverflowError("a timestamp must be milliseconds since 1970 that fit 63 bits, got a datetime64 beyond")
+        raise beyond
     return found

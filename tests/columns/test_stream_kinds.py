@@ -49,3 +49,12 @@ def test_other_columns_are_refused() -> None:
             kinds.add(other)
     with pytest.raises(BatchError):
         kinds.add(Batch({"a": ["text"]}))
+
+
+@pytest.mark.parametrize("value", [np.datetime64(1 << 62, "s"), np.timedelta64(1 << 62, "s")])
+def test_a_time_that_a_finer_unit_does_not_hold_is_named(value: object) -> None:
+    fine = Batch({"at": np.array([5], f"{np.asarray(value).dtype.kind}8[us]")})
+    coarse = Batch({"at": np.array([value])})
+    kinds = kinds_of(fine, coarse)
+    with pytest.raises(BatchError, match=r"'at' has .*datetime64\[us\]|'at' has .*timedelta64\[us\]"):
+        kinds.of(coarse)

@@ -81,13 +81,12 @@ DATES = st.builds(
 @given(st.one_of(DATES, st.sampled_from(["", "2020", "NaT", "1132754419"])), st.sampled_from(["D", "s", "us"]))
 def test_dates_are_read_as_numpy_reads_them(text: str, unit: str) -> None:
     found = cast([text], f"datetime64[{unit}]")
-    try:
-        value = np.datetime64(text.removesuffix("Z"))  # of which numpy warns
-    except ValueError:
-        assert found is None
-        return
+    expected: Any = None
     form = r"\d{4}-\d\d-\d\d" + (r"([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?" if unit != "D" else "")
-    assert found == ([value.astype(f"datetime64[{unit}]").item()] if re.fullmatch(form, text) else None)
+    if re.fullmatch(form, text):
+        with contextlib.suppress(ValueError):
+            expected = [np.datetime64(text).astype(f"datetime64[{unit}]").item()]
+    assert found == expected
 
 
 @pytest.mark.parametrize("kind", [*INTEGERS, "float64", "float32", "bool", "datetime64[D]", "datetime64[us]"])
