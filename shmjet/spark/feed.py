@@ -128,9 +128,11 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
 
     def telling_columns(self) -> SparkSource:
         """Return a source whose processors tell the columns also where there are no rows."""
-        found = self.made(self.frame, self.notes) if self.frame is not None else self
-        if found is not self:
-            object.__setattr__(found, "heads", True)
+        if self.frame is None:
+            return self
+        found = SparkSource(self.name, self.fields, bool(self.columnar), self.memory, self._origin, heads=True)
+        object.__setattr__(found, "notes", self.notes)
+        object.__setattr__(found, "parallelism", self.parallelism)
         return found
 
     def made(self, df: Any, notes: Sequence[str]) -> SparkSource:
