@@ -1,7 +1,8 @@
 """What one write transaction does to one map in one environment, with all that hangs on it.
 
 `Changes` keeps the sizes of partitions, the indexes of times, the weight of a map with a limit and the journal in step
-with the entries. It knows no locks and no other environments: `table` opens transactions, and makes room afterwards.
+with the entries. It knows no locks and no other environments: `bounded_table` opens transactions, and makes room
+afterwards.
 """
 
 from __future__ import annotations

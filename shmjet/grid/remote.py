@@ -48,7 +48,8 @@ from shmjet.grid.operations import (
 )
 from shmjet.grid.pickles import ObjectCodec
 from shmjet.grid.scan import FIRST_STEP, LAST_STEP, PAGE_ENTRIES, Page
-from shmjet.grid.table import Block, Once
+from shmjet.grid.table import Once
+from shmjet.grid.table_reads import Block
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

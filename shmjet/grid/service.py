@@ -39,7 +39,8 @@ from shmjet.grid.operations import (
 )
 from shmjet.grid.scan import FIRST_STEP, PAGE_ENTRIES, read_page
 from shmjet.grid.store import Grid, Opened
-from shmjet.grid.table import Block, Once, Table
+from shmjet.grid.table import Once, Table
+from shmjet.grid.table_reads import Block
 from shmjet.ipc.decode_errors import UNREADABLE
 
 _first: Any = itemgetter(0)

@@ -1,52 +1,36 @@
-"""The records of one map or list in one environment: what a transaction of each kind does.
+"""The operations on one map or list in one environment: what a transaction of each kind does.
 
 A *table* is the range of keys behind one incarnation number. The catalogue record says which number that is, and every
 transaction reads it first; so `clear()` and `destroy()` are one small commit, after which no writer anywhere can
 add to the old incarnation, and its entries are swept in short transactions by the process that dropped it, or by the
 next process that finds the work unfinished.
 
-Values are bytes here; that some of them name files is told by two functions.
+`table_reads` has what only reads, `bounded_table` what keeps the limits of a map. Values are bytes here; that some of
+them name files is told by two functions. Must not know objects, nor what is done after a change.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
-from shmjet.grid import log
 from shmjet.grid.blobs import BlobStore
-from shmjet.grid.changes import MOST_SPARED, Changes, Entry, Rules, behind, flags_of, next_incarnation
+from shmjet.grid.bounded_table import TRANSACTION_ENTRIES, BoundedTable, Neighbours
+from shmjet.grid.changes import Changes, Entry, Rules, next_incarnation
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridFullError
 from shmjet.grid.layout import (
-    END_RECORD,
     GARBAGE_RECORD,
     HAS_BLOBS,
-    HAS_ENDS,
     HAS_TIMES,
     INCARNATION,
     INDEX,
-    MAP_RECORD,
     MARK,
     MARKER_RECORD,
-    PARTITION,
-    PARTITION_RECORD,
-    TIME,
-    USE_RECORD,
     Record,
-    Sizes,
 )
-from shmjet.grid.limits import is_due, make_room, shorten
-from shmjet.grid.scan import FIRST_STEP, PAGE_BYTES, PAGE_ENTRIES, Page, pages
-from shmjet.grid.sweeping import EVENTS, NamesIn, garbage, sweep
-from shmjet.grid.times import Uses, is_over, now
+from shmjet.grid.sweeping import EVENTS, garbage, sweep
 
-Result = TypeVar("Result")
-
-TRANSACTION_ENTRIES = 2048
-"""Entries written in one transaction: about 2 ms."""
 TRANSACTION_BYTES = 1 << 20
 
 
@@ -62,30 +46,7 @@ class Once(NamedTuple):
     mark: int
 
 
-class Block(NamedTuple):
-    """A stored block of a list: prefix of its incarnation, index of its first item, bytes."""
-
-    prefix: bytes
-    first: int
-    data: bytes
-
-
-class Neighbours(Protocol):
-    """What a table has to know of the rest of its store."""
-
-    uses: Uses | None
-
-    def parts_of(self, record_key: bytes) -> Sequence[Table]:
-        """Return the tables of one map, one for each environment."""
-
-    def names_in(self, kind: bytes) -> NamesIn:
-        """Return what gives the names of the blobs that a stored value needs, by kind of garbage."""
-
-    def end_entries(self, env: Environment) -> int:
-        """Remove the entries of all maps whose time is over, in one environment, and return how many."""
-
-
-class Table:
+class Table(BoundedTable):
     """One map or list in one environment.
 
     Args:
@@ -100,15 +61,7 @@ class Table:
     def __init__(
         self, env: Environment, record_key: bytes, label: str, blobs: BlobStore, rules: Rules, store: Neighbours
     ) -> None:
-        self.env = env
-        self.record_key = record_key
-        self.label = label
-        self.rules = rules
-        self._blobs = blobs
-        self._store = store
-        self._names_in = store.names_in(self._kind())
-        self._is_plain = rules.config.is_plain
-        self._uses = store.uses if rules.config.eviction == "lru" else None
+        super().__init__(env, record_key, label, blobs, rules, store)
         self.prefix = b""
         """The incarnation of the last write, empty before the first: good keys spare `write` building them anew."""
 
@@ -116,107 +69,6 @@ class Table:
         """Return `prefix` before the first write; makes the record if there is none."""
         self.prefix = self._change(lambda changes: changes.prefix)
         return self.prefix
-
-    def find(self, key: bytes) -> bytes | None:
-        """Return the value stored under `key` (without prefix), or None."""
-        with self.env.begin() as txn:
-            record = txn.get(self.record_key)
-            found = None if record is None else txn.get(record[:4] + key)
-        if found is None or record is None:
-            return None
-        flags = flags_of(record)
-        if flags & HAS_ENDS and is_over(found, now()):
-            return None
-        if self._uses is not None:
-            self._uses.note(record[:4] + key, now())
-        return found
-
-    def find_all(self, keys: Iterable[bytes]) -> list[Entry]:
-        """Return those of the keys that are there, in the order given, with their values; keys are without prefix."""
-        with self.env.begin() as txn:
-            record = txn.get(self.record_key)
-            if record is None:
-                return []
-            prefix = record[:4]
-            with txn.cursor() as cursor:
-                found = [(key[4:], value) for key, value in cursor.getmulti([prefix + key for key in keys])]
-        moment = now() if flags_of(record) & HAS_TIMES else 0
-        if flags_of(record) & HAS_ENDS:
-            found = [entry for entry in found if not is_over(entry[1], moment)]
-        if self._uses is not None:
-            for key, _ in found:
-                self._uses.note(prefix + key, moment)
-        return found
-
-    def find_some(self, keys: Sequence[bytes]) -> tuple[int, list[Entry]]:
-        """Look for keys in order, as `find_all` does, until what was found is about a page.
-
-        Returns:
-            how many keys were looked for, and what was found.
-        """
-        found: list[Entry] = []
-        size = looked = 0
-        while looked < len(keys) and size < PAGE_BYTES:
-            entries = self.find_all(keys[looked : looked + FIRST_STEP])
-            looked = min(len(keys), looked + FIRST_STEP)
-            size += sum(len(value) for _, value in entries)
-            found += entries
-        return looked, found
-
-    @property
-    def announced(self) -> memoryview:
-        """The id of the last write, as `Page.transaction`; one element, which changes."""
-        return self.env.announced
-
-    def pages(self, low: bytes = b"", high: bytes | None = None, *, limit: int = PAGE_ENTRIES) -> Iterator[Page]:
-        """Yield the stored values from key `low` to below `high` (without prefix), see `scan.pages`."""
-        return pages(self.env, self.record_key, low, high, limit=limit)
-
-    def block_of(self, index: int, known: tuple[bytes, int, int] | None = None) -> Block | None:
-        """Return the block of a list that holds the item `index`, or the one before; None when there is none.
-
-        Args:
-            known: prefix, first index and number of items of a block that the caller has; when that is the one, it
-                comes without its data.
-        """
-        with self.env.begin() as txn, txn.cursor() as cursor:
-            prefix = (txn.get(self.record_key) or b"")[:4]
-            if known is not None and known[0] == prefix and 0 <= index - known[1] < known[2]:
-                return Block(prefix, known[1], b"")
-            place = prefix + INDEX.pack(index)
-            found = cursor.set_range(place)
-            if not found or cursor.key() != place:
-                found = cursor.prev() if found else cursor.last()
-            key, data = cursor.item()
-        if not prefix or key[:4] != prefix:
-            return None
-        return Block(prefix, INDEX.unpack(key[4:])[0], data)
-
-    def size(self) -> int:
-        """Return the number of entries (of a list: items)."""
-        with self.env.begin() as txn:
-            found = txn.get(self.record_key)
-            if found is None:
-                return 0
-            record = Record.unpack(found)
-            return record.size - (_ended(txn, found[:4], now()) if record.flags & HAS_ENDS else 0)
-
-    def sizes(self) -> dict[int, int]:
-        """Return the number of entries of each partition that has or had one; entries whose time is over count."""
-        with self.env.begin() as txn:
-            prefix = (txn.get(self.record_key) or b"")[:4]
-            if not prefix:
-                return {}
-            return {
-                PARTITION.unpack(key)[0]: Sizes.unpack(data).entries
-                for key, data in behind(txn, PARTITION_RECORD + prefix)
-            }
-
-    def weight(self) -> int:
-        """Return the bytes of the entries of a map with a limit."""
-        with self.env.begin() as txn:
-            found = txn.get(self.record_key)
-            return 0 if found is None else Record.unpack(found).weight
 
     def write(self, entries: list[Entry], *, with_blobs: bool) -> None:
         """Store entries, replacing what is there; atomic in portions of about 2 ms.
@@ -412,138 +264,6 @@ class Table:
             keys = islice(cursor.iternext(values=False), TRANSACTION_ENTRIES)
             return [key[4:] for key in keys if key[:4] == prefix]
 
-    def _kind(self) -> bytes:
-        return b"m" if self.record_key.startswith(MAP_RECORD) else b"l"
-
-    def _change(self, work: Callable[[Changes], Result], *, makes: bool = True, default: Any = None) -> Result:
-        """Do something to the map in one transaction, and make room afterwards where it has a limit.
-
-        Args:
-            work: what to do.
-            makes: whether the map comes into being.
-            default: the result where it does not, and is not there.
-        """
-        config = self.rules.config
-        others = 0
-        if config.max_bytes is not None and config.eviction == "none":
-            others = sum(part.weight() for part in self._store.parts_of(self.record_key) if part.env is not self.env)
-
-        def attempt(txn: Transaction) -> tuple[Result, Changes | None]:
-            if not makes and txn.get(self.record_key) is None:
-                return default, None
-            changes = Changes(txn, self.env, self.record_key, self.rules)
-            result = work(changes)
-            changes.close()
-            if not self._is_plain:
-                self._check_weight(changes, others)
-            return result, changes
-
-        result, changes = self._write(attempt)
-        if changes is None:
-            return result
-        if not self._is_plain:
-            self._keep_limits(changes)
-        if changes.gone:
-            self._forget(changes.gone)
-        return result
-
-    def _keep_limits(self, changes: Changes) -> None:
-        """Make room where the map has a limit, and shorten its journal."""
-        config, count = self.rules.config, changes.appended
-        if self._uses is not None and config.max_bytes is not None and changes.weighed > 0:
-            make_room(self._store.parts_of(self.record_key), config.max_bytes)
-        if count:
-            parts = self._store.parts_of(self.record_key)
-            if is_due(changes.written, changes.written + count, config.journal_capacity, len(parts)):
-                shorten(parts, config.journal_capacity)
-
-    def _check_weight(self, changes: Changes, others: int) -> None:
-        most = self.rules.config.max_bytes
-        if most is None or changes.weighed <= 0:
-            return
-        is_full = self._uses is None and others + changes.record.weight > most
-        if is_full or changes.heaviest > most:
-            raise GridFullError(
-                f"no room for {self.label}: it would take {others + changes.record.weight} bytes, and its limit is "
-                f"{most} (MapConfig.max_bytes, eviction={self.rules.config.eviction!r}); remove what is not needed, "
-                "give it more, or let entries go that were not used for long (eviction='lru')"
-            )
-
-    def longest_unused(self) -> float:
-        """Return when the entry that is the first to be evicted was used last; infinity when there is none."""
-        oldest = math.inf
-        with self.env.begin() as txn:
-            prefix = (txn.get(self.record_key) or b"")[:4]
-            if self._uses is None or not prefix:
-                return oldest
-            for place, tail in islice(behind(txn, USE_RECORD + prefix), MOST_SPARED):
-                at: int = TIME.unpack(place)[0]
-                if at >= oldest:
-                    break
-                oldest = min(oldest, max(at, self._uses.last(prefix + tail)))
-        return oldest
-
-    def evict(self) -> bool:
-        """Remove the entry that was used longest ago, in this environment, and say whether there was one."""
-        uses = self._uses
-        return uses is not None and self._change(lambda changes: changes.evict(1, uses.last) > 0, makes=False)
-
-    def log_length(self) -> int:
-        """Return the number of events here, of a map with a journal."""
-        return log.length(self.env, self.record_key)
-
-    def cut_log(self, count: int) -> int:
-        """Remove some of the oldest events, at most so many, and return how many."""
-        removed = log.cut(self.env, self.record_key, count, self.label)
-        names_in = self._store.names_in(EVENTS)
-        for event in removed:
-            self._blobs.delete(names_in(event))
-        return len(removed)
-
-    def last_write(self) -> int:
-        """Return the number of the last write to the environment."""
-        number: int = self.env.announced[0]
-        return number
-
-    def read_log(self, number: int | None) -> log.Piece:
-        """Return events from a number on, or the end of the log for None."""
-        if number is None:
-            return log.end_of_log(self.env, self.record_key)
-        return log.read_piece(self.env, self.record_key, number)
-
-    def _write(self, attempt: Callable[[Transaction], Result]) -> Result:
-        try:
-            return self.env.write(attempt, self.label)
-        except GridFullError:
-            if not self._store.end_entries(self.env):
-                raise
-            return self.env.write(attempt, self.label)
-
-    def end_entries(self) -> int:
-        """Remove the entries whose time is over, and return how many."""
-
-        def work(txn: Transaction) -> tuple[int, list[bytes]]:
-            found = txn.get(self.record_key)
-            if found is None or not flags_of(found) & HAS_ENDS:
-                return 0, []
-            changes = Changes(txn, self.env, self.record_key, self.rules)
-            ended = changes.end_some(TRANSACTION_ENTRIES)
-            changes.close()
-            return ended, changes.gone
-
-        total = 0
-        while True:
-            ended, gone = self.env.write(work, self.label)
-            self._forget(gone)
-            total += ended
-            if not ended:
-                return total
-
-    def _forget(self, values: list[bytes]) -> None:
-        if not self.rules.config.journal_capacity:  # else their files are needed until their events go
-            for value in values:
-                self._blobs.delete(self._names_in(value))
-
 
 def _is_new(txn: Transaction, once: Once) -> bool:
     """Say whether a write has not been done, and note that it is done with this transaction."""
@@ -553,13 +273,3 @@ def _is_new(txn: Transaction, once: Once) -> bool:
         return False
     txn.put(key, MARK.pack(once.mark))
     return True
-
-
-def _ended(txn: Transaction, prefix: bytes, moment: int) -> int:
-    """Return how many entries have ended and are still there."""
-    count = 0
-    for key, _ in behind(txn, END_RECORD + prefix):
-        if TIME.unpack(key)[0] > moment:
-            break
-        count += 1
-    return count

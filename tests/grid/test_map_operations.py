@@ -40,7 +40,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("changes", "table", "scan"):
+    for module in ("changes", "table_reads", "scan"):
         monkeypatch.setattr(f"shmjet.grid.{module}.now", made)
     return made
 

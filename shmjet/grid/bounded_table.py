@@ -1,0 +1,169 @@
+"""Changes of one map or list in one environment, and the limits of a map that are kept with each of them.
+
+A change is one write transaction. Where the map has a limit of bytes or a journal, what is too much is refused inside
+it or removed after it; for that alone a table looks at those of the other environments. Entries whose time is over end
+here too. Must not know which operations there are: those say what a change does, see `table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from shmjet.grid import log
+from shmjet.grid.blobs import BlobStore
+from shmjet.grid.changes import Changes, Rules, flags_of
+from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.errors import GridFullError
+from shmjet.grid.layout import HAS_ENDS, MAP_RECORD
+from shmjet.grid.limits import is_due, make_room, shorten
+from shmjet.grid.sweeping import EVENTS, NamesIn
+from shmjet.grid.table_reads import TableReads
+from shmjet.grid.times import Uses
+
+Result = TypeVar("Result")
+
+TRANSACTION_ENTRIES = 2048
+"""Entries written in one transaction: about 2 ms."""
+
+
+class Neighbours(Protocol):
+    """What a table has to know of the rest of its store."""
+
+    uses: Uses | None
+
+    def parts_of(self, record_key: bytes) -> Sequence[BoundedTable]:
+        """Return the tables of one map, one for each environment."""
+
+    def names_in(self, kind: bytes) -> NamesIn:
+        """Return what gives the names of the blobs that a stored value needs, by kind of garbage."""
+
+    def end_entries(self, env: Environment) -> int:
+        """Remove the entries of all maps whose time is over, in one environment, and return how many."""
+
+
+class BoundedTable(TableReads):
+    """One map or list in one environment, which changes within its limits.
+
+    Args:
+        env: the environment.
+        record_key: from `layout.record_key`.
+        label: how errors call it, such as `map 'counts'`.
+        blobs: where its large values are.
+        rules: of a map.
+        store: where the other tables are.
+    """
+
+    def __init__(
+        self, env: Environment, record_key: bytes, label: str, blobs: BlobStore, rules: Rules, store: Neighbours
+    ) -> None:
+        super().__init__(env, record_key, store.uses if rules.config.eviction == "lru" else None)
+        self.label = label
+        self.rules = rules
+        self._blobs = blobs
+        self._store = store
+        self._names_in = store.names_in(self._kind())
+        self._is_plain = rules.config.is_plain
+
+    def _kind(self) -> bytes:
+        return b"m" if self.record_key.startswith(MAP_RECORD) else b"l"
+
+    def _change(self, work: Callable[[Changes], Result], *, makes: bool = True, default: Any = None) -> Result:
+        """Do something to the map in one transaction, and make room afterwards where it has a limit.
+
+        Args:
+            work: what to do.
+            makes: whether the map comes into being.
+            default: the result where it does not, and is not there.
+        """
+        config = self.rules.config
+        others = 0
+        if config.max_bytes is not None and config.eviction == "none":
+            others = sum(part.weight() for part in self._store.parts_of(self.record_key) if part.env is not self.env)
+
+        def attempt(txn: Transaction) -> tuple[Result, Changes | None]:
+            if not makes and txn.get(self.record_key) is None:
+                return default, None
+            changes = Changes(txn, self.env, self.record_key, self.rules)
+            result = work(changes)
+            changes.close()
+            if not self._is_plain:
+                self._check_weight(changes, others)
+            return result, changes
+
+        result, changes = self._write(attempt)
+        if changes is None:
+            return result
+        if not self._is_plain:
+            self._keep_limits(changes)
+        if changes.gone:
+            self._forget(changes.gone)
+        return result
+
+    def _keep_limits(self, changes: Changes) -> None:
+        """Make room where the map has a limit, and shorten its journal."""
+        config, count = self.rules.config, changes.appended
+        if self._uses is not None and config.max_bytes is not None and changes.weighed > 0:
+            make_room(self._store.parts_of(self.record_key), config.max_bytes)
+        if count:
+            parts = self._store.parts_of(self.record_key)
+            if is_due(changes.written, changes.written + count, config.journal_capacity, len(parts)):
+                shorten(parts, config.journal_capacity)
+
+    def _check_weight(self, changes: Changes, others: int) -> None:
+        most = self.rules.config.max_bytes
+        if most is None or changes.weighed <= 0:
+            return
+        is_full = self._uses is None and others + changes.record.weight > most
+        if is_full or changes.heaviest > most:
+            raise GridFullError(
+                f"no room for {self.label}: it would take {others + changes.record.weight} bytes, and its limit is "
+                f"{most} (MapConfig.max_bytes, eviction={self.rules.config.eviction!r}); remove what is not needed, "
+                "give it more, or let entries go that were not used for long (eviction='lru')"
+            )
+
+    def evict(self) -> bool:
+        """Remove the entry that was used longest ago, in this environment, and say whether there was one."""
+        uses = self._uses
+        return uses is not None and self._change(lambda changes: changes.evict(1, uses.last) > 0, makes=False)
+
+    def cut_log(self, count: int) -> int:
+        """Remove some of the oldest events, at most so many, and return how many."""
+        removed = log.cut(self.env, self.record_key, count, self.label)
+        names_in = self._store.names_in(EVENTS)
+        for event in removed:
+            self._blobs.delete(names_in(event))
+        return len(removed)
+
+    def _write(self, attempt: Callable[[Transaction], Result]) -> Result:
+        try:
+            return self.env.write(attempt, self.label)
+        except GridFullError:
+            if not self._store.end_entries(self.env):
+                raise
+            return self.env.write(attempt, self.label)
+
+    def end_entries(self) -> int:
+        """Remove the entries whose time is over, and return how many."""
+
+        def work(txn: Transaction) -> tuple[int, list[bytes]]:
+            found = txn.get(self.record_key)
+            if found is None or not flags_of(found) & HAS_ENDS:
+                return 0, []
+            changes = Changes(txn, self.env, self.record_key, self.rules)
+            ended = changes.end_some(TRANSACTION_ENTRIES)
+            changes.close()
+            return ended, changes.gone
+
+        total = 0
+        while True:
+            ended, gone = self.env.write(work, self.label)
+            self._forget(gone)
+            total += ended
+            if not ended:
+                return total
+
+    def _forget(self, values: list[bytes]) -> None:
+        if not self.rules.config.journal_capacity:  # else their files are needed until their events go
+            for value in values:
+                self._blobs.delete(self._names_in(value))
