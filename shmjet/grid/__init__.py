@@ -3,11 +3,11 @@
 `Grid` opens the store; `IMap` and `IList` are what users see. This floor must not know jobs, vertices or how members
 talk: the engine hands a `Grid` to processors as `shmjet.core.context.DataGrid`, and the client opens one itself.
 
-From the outside in: `store` (the folder), `imap`, `ilist` and `journal` (the user's view), `table` and `table_reads`
-(operations), `bounded_table`, `changes` and `log` (what each transaction does), `limits` (what is removed after it),
-`times` (of entries), `scan` and `read_ahead` (reading in pages), `entries`, `pickles` and `blobs` (objects to bytes),
-`environment` (LMDB and its rules), `layout` (the bytes). docs/design/0003-grid-store.md says why, docs/formats/grid.md
-what is stored.
+From the outside in: `store` (the folder), `imap`, `ilist` and `journal` (the user's view), `map_entries`, `map_scan`
+and `map_journal` (what a map does for it), `table` and `table_reads` (operations), `bounded_table`, `changes` and `log`
+(what each transaction does), `limits` (what is removed after it), `times` (of entries), `scan` and `read_ahead`
+(reading in pages), `entries`, `pickles` and `blobs` (objects to bytes), `environment` (LMDB and its rules), `layout`
+(the bytes). docs/design/0003-grid-store.md says why, docs/formats/grid.md what is stored.
 """
 
 from shmjet.grid.errors import GridError, GridFullError

@@ -4,38 +4,28 @@ A map is spread over the instance's partitions by the canonical bytes of its key
 partitions over a few environments that can be written at the same time. Each operation on one key is atomic;
 everything that spans several keys is not, and says so. Where Hazelcast's IMap and Python's `MutableMapping`
 disagree, the Python method keeps Python's meaning (`pop`, `setdefault`) and the Hazelcast method its own (`put`).
+
+What users are promised is said here; `map_entries`, `map_scan` and `map_journal` do it. Must not know transactions, nor
+how an entry is encoded.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import (
-    Callable,
-    ItemsView,
-    Iterable,
-    Iterator,
-    KeysView,
-    Mapping,
-    MutableMapping,
-    ValuesView,
-)
-from itertools import chain, islice
-from operator import itemgetter
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from itertools import islice
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.map_config import PLAIN, MapConfig
-from shmjet.data.errors import ConfigError
 from shmjet.data.html_tables import MOST_ROWS
-from shmjet.grid.blobs import BlobVanishedError
-from shmjet.grid.changes import Entry
 from shmjet.grid.collection_html import collection_html
 from shmjet.grid.entries import EntryCodec
-from shmjet.grid.journal import STARTS, Journal, JournalReader, Listener, Listeners, Log, MapEvent, Position
-from shmjet.grid.layout import PARTITION
+from shmjet.grid.journal import Journal, JournalReader, Listeners, MapEvent, Position
+from shmjet.grid.map_entries import MapEntries
+from shmjet.grid.map_journal import MapJournal
+from shmjet.grid.map_scan import MapScan
 from shmjet.grid.read_ahead import ReadAhead
-from shmjet.grid.scan import Page, of_one_store
-from shmjet.grid.table import Once, Table
+from shmjet.grid.table import Table
 from shmjet.grid.times import LONGEST_NS
 
 K = TypeVar("K")
@@ -44,8 +34,6 @@ V = TypeVar("V")
 _SLICE = 1 << 16
 """Pairs that put_all() sorts before it writes them: the more, the fewer pages each transaction touches."""
 _MISSING: Any = object()
-_first: Any = itemgetter(0)
-_second: Any = itemgetter(1)
 
 
 class IMap(MutableMapping[K, V]):
@@ -80,12 +68,12 @@ class IMap(MutableMapping[K, V]):
         listeners: Listeners | None = None,
     ) -> None:
         self._name = name
-        self._listeners = listeners or Listeners()
         self._tables = tables
         self._codec = codec
-        self._config = config
-        self._heads: tuple[tuple[bytes, ...], list[bytes]] = ((), [])
         self._ahead: ReadAhead | None = None
+        self._entries = MapEntries(tables, codec, config)
+        self._scan = MapScan(tables, codec, self._entries)
+        self._journal = MapJournal(name, repr(self), tables, codec, config, listeners or Listeners())
 
     @property
     def name(self) -> str:
@@ -107,7 +95,7 @@ class IMap(MutableMapping[K, V]):
                 return value  # type: ignore[no-any-return]
             if ahead.is_useless:
                 self._ahead = None
-        value = self.get(key, _MISSING)
+        value = self._entries.get(key, _MISSING)
         if value is _MISSING:
             raise KeyError(key)
         return value  # type: ignore[no-any-return]
@@ -122,26 +110,13 @@ class IMap(MutableMapping[K, V]):
             >>> counts.get("missing", 0)                    # doctest: +SKIP
             0
         """
-        table, tail = self._locate(key)
-        while True:
-            stored = table.find(tail)
-            if stored is None:
-                return default
-            try:
-                return self._codec.value(stored)
-            except BlobVanishedError:
-                continue  # replaced or removed between the two reads
+        return self._entries.get(key, default)
 
     def __contains__(self, key: object) -> bool:
-        table, tail = self._locate(key)
-        return table.find(tail) is not None
+        return key in self._entries
 
     def __setitem__(self, key: K, value: V) -> None:
-        partition, tagged = self._codec.key(key)
-        table = self._tables[partition % len(self._tables)]
-        with _Encoded(self._codec, key, value) as new:
-            prefix = table.prefix or table.prepare()
-            table.write([(prefix + PARTITION.pack(partition) + tagged, new.stored)], with_blobs=bool(new.blobs))
+        self._entries.set(key, value)
 
     def put(self, key: K, value: V, ttl: Duration | None = None) -> V | None:
         """Store `value` and return the value that it replaces, or None; `map[key] = value` spares reading the old one.
@@ -163,10 +138,7 @@ class IMap(MutableMapping[K, V]):
             >>> counts.put("session", "Ann", ttl=60)        # doctest: +SKIP
         """
         lives = 0 if ttl is None else min(LONGEST_NS, milliseconds("ttl", ttl) * 1_000_000)
-        table, tail = self._locate(key)
-        with _Encoded(self._codec, key, value) as new:
-            old = table.replace(tail, new.stored, with_blobs=bool(new.blobs), ttl=lives)
-        return None if old is None else self._taken(old)
+        return cast("V | None", self._entries.put(key, value, lives))
 
     def replace(self, key: K, value: V) -> V | None:
         """Store `value` if the key has one, which is returned; else store nothing and return None. Atomic.
@@ -178,12 +150,7 @@ class IMap(MutableMapping[K, V]):
             >>> counts.replace("missing", 3), "missing" in counts  # doctest: +SKIP
             (None, False)
         """
-        table, tail = self._locate(key)
-        with _Encoded(self._codec, key, value) as new:
-            old = table.replace(tail, new.stored, with_blobs=bool(new.blobs), only_present=True)
-            if old is None:
-                new.discard()
-        return None if old is None else self._taken(old)
+        return cast("V | None", self._entries.replace(key, value))
 
     def compute(self, key: K, fn: Callable[[V | None], V | None]) -> V | None:
         """Store `fn(value)`, atomically: if the entry is changed meanwhile, `fn` is called again with what it is then.
@@ -205,24 +172,7 @@ class IMap(MutableMapping[K, V]):
             >>> counts.compute("a", lambda count: (count or 0) + 1)  # doctest: +SKIP
             4
         """
-        table, tail = self._locate(key)
-        while True:
-            stored = table.find(tail)
-            try:
-                old = None if stored is None else self._codec.value(stored)
-            except BlobVanishedError:
-                continue
-            value = fn(old)
-            if value is None:
-                if stored is None or table.swap(tail, stored, None, with_blobs=False):
-                    self._delete_files(stored)
-                    return None
-                continue
-            with _Encoded(self._codec, key, value) as new:
-                if table.swap(tail, stored, new.stored, with_blobs=bool(new.blobs)):
-                    self._delete_files(stored)
-                    return value
-                new.discard()
+        return cast("V | None", self._entries.compute(key, fn))
 
     def put_if_absent(self, key: K, value: V) -> V | None:
         """Store `value` unless the key has one; return the value that was there, or None. Atomic.
@@ -231,19 +181,7 @@ class IMap(MutableMapping[K, V]):
             >>> counts.put_if_absent("a", 7)                # doctest: +SKIP
             3
         """
-        found = self.get(key, _MISSING)
-        table, tail = self._locate(key)
-        while found is _MISSING:
-            with _Encoded(self._codec, key, value) as new:
-                old = table.add(tail, new.stored, with_blobs=bool(new.blobs))
-                if old is None:
-                    return None
-                new.discard()
-            try:
-                found = self._codec.value(old)
-            except BlobVanishedError:
-                found = self.get(key, _MISSING)
-        return cast(V, found)
+        return cast("V | None", self._entries.put_if_absent(key, value))
 
     def setdefault(self, key: K, default: Any = None) -> V:
         """Return the value of `key`; when it has none, store `default` and return that. Atomic."""
@@ -256,20 +194,16 @@ class IMap(MutableMapping[K, V]):
 
     def pop(self, key: K, default: Any = _MISSING) -> Any:
         """Take `key` out and return its value, or `default`; without a default a missing key is a KeyError. Atomic."""
-        table, tail = self._locate(key)
-        old = table.pop(tail)
-        if old is not None:
-            return self._taken(old)
+        value = self._entries.pop(key, _MISSING)
+        if value is not _MISSING:
+            return value
         if default is _MISSING:
             raise KeyError(key)
         return default
 
     def __delitem__(self, key: K) -> None:
-        table, tail = self._locate(key)
-        old = table.pop(tail)
-        if old is None:
+        if not self._entries.remove(key):
             raise KeyError(key)
-        self._delete_files(old)
 
     def popitem(self) -> tuple[K, V]:
         """Take some entry out and return it, as (key, value); KeyError when the map is empty. Atomic."""
@@ -295,7 +229,7 @@ class IMap(MutableMapping[K, V]):
         """
         source = iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
         while portion := list(islice(source, _SLICE)):
-            self._put_portion(portion)
+            self._entries.put_portion(portion)
 
     def _put_once(self, values: Mapping[K, V | None], marker: bytes, mark: int) -> None:
         """Put entries, and remove those whose value is None, unless that is done; in one transaction per environment.
@@ -306,22 +240,7 @@ class IMap(MutableMapping[K, V]):
             values: at most a few thousand.
             marker, mark: see `table.Once`.
         """
-        keys = list(values)
-        heads = self._prefixes()
-        writes: list[tuple[list[Entry], list[bytes]]] = [([], []) for _ in self._tables]
-        blobs: list[list[bytes]] = [[] for _ in self._tables]
-        for key, partition, tail in zip(keys, *self._codec.keys(keys), strict=True):
-            index, value = partition % len(self._tables), values[key]
-            if value is None:
-                writes[index][1].append(PARTITION.pack(partition) + tail)
-            else:
-                stored = self._codec.entry(key, value, blobs[index])
-                writes[index][0].append((heads[partition] + tail, stored))
-        for table, (entries, gone), names in zip(self._tables, writes, blobs, strict=True):
-            if entries or gone:
-                is_new = table.write_once(sorted(entries), gone, Once(marker, mark), with_blobs=bool(names))
-                if not is_new:
-                    self._codec.blobs.delete(names)
+        self._entries.put_once(values, marker, mark)
 
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Put all entries of `other` (a mapping, or pairs) and of `more` in, as `dict.update`, through `put_all`."""
@@ -338,20 +257,7 @@ class IMap(MutableMapping[K, V]):
             >>> counts.get_all(["a", "missing"])             # doctest: +SKIP
             {'a': 3}
         """
-        wanted = list(keys)
-        per_table: list[dict[bytes, K]] = [{} for _ in self._tables]
-        for key, partition, tagged in zip(wanted, *self._codec.keys(wanted), strict=True):
-            per_table[partition % len(self._tables)].setdefault(PARTITION.pack(partition) + tagged, key)
-        found: dict[K, V] = {}
-        for table, tails in zip(self._tables, per_table, strict=True):
-            entries = table.find_all(tails) if tails else []
-            try:
-                values = [value for _, value in self._codec.pairs([stored for _, stored in entries])]
-            except BlobVanishedError:
-                found.update((key, value) for key in tails.values() if (value := self.get(key)) is not None)
-            else:
-                found.update(zip([tails[tail] for tail, _ in entries], values, strict=True))
-        return found
+        return self._entries.get_all(keys)
 
     def clear(self) -> None:
         """Remove all entries. Atomic for each environment; entries that others put meanwhile may stay."""
@@ -383,8 +289,8 @@ class IMap(MutableMapping[K, V]):
         return self.size()
 
     def __iter__(self) -> Iterator[K]:
-        self._ahead = ReadAhead(self._locate, self._codec)  # dict(map) asks for all keys, then for each value in turn
-        return chain.from_iterable(map(_first, self._codec.keys_of(page.values)) for page in self._all())
+        self._ahead = ReadAhead(self._entries.locate, self._codec)  # dict(map) asks for all keys, then for each value
+        return self._scan.keys()
 
     def keys(self) -> KeysView[K]:
         """Return a view of the keys, streamed; values are not looked at."""
@@ -404,15 +310,7 @@ class IMap(MutableMapping[K, V]):
         Raises:
             ValueError: a partition does not exist.
         """
-        pages = of_one_store(self._pages_of(partitions))
-        return chain.from_iterable(self._pairs_of(pages))  # no Python code runs for an entry
-
-    def _pages_of(self, partitions: Iterable[int]) -> Iterator[Page]:
-        for partition in partitions:
-            if not 0 <= partition < self._codec.partition_count:
-                raise ValueError(f"partition {partition} is not one of 0 to {self._codec.partition_count - 1}")
-            table = self._tables[partition % len(self._tables)]
-            yield from table.pages(PARTITION.pack(partition), PARTITION.pack(partition + 1))
+        return self._scan.pairs_of(partitions)
 
     # Changes
 
@@ -439,7 +337,7 @@ class IMap(MutableMapping[K, V]):
             >>> for event in counts.journal():              # doctest: +SKIP
             ...     print(event.kind, event.key, event.old, event.new)
         """
-        return Journal(self._journal_reader(start), is_far=self._is_far)
+        return self._journal.follow(start)
 
     def add_listener(self, fn: Callable[[MapEvent], object], key: K | None = None) -> Callable[[], None]:
         """Call a function with each change from now on, in a thread of this process that reads the journal.
@@ -459,45 +357,13 @@ class IMap(MutableMapping[K, V]):
         Example:
             >>> remove = counts.add_listener(print)         # doctest: +SKIP
         """
-        if not callable(fn):
-            raise TypeError(f"{self!r}: a listener must be a function, got {fn!r:.80} ({type(fn).__name__})")
-        wanted = self._wanted(key)
-        listener = Listener(repr(self), self._journal_reader("latest"), fn, wanted, is_far=self._is_far)
-        self._listeners.add(listener)
-        return listener.remove
-
-    def _wanted(self, key: K | None) -> Callable[[MapEvent], bool]:
-        if key is None:
-            return lambda _: True
-        partition, tail = self._codec.key(key)
-        return lambda event: (
-            event.partition == partition and (event.kind == "lost" or self._codec.key(event.key)[1] == tail)
-        )
+        return self._journal.listen(fn, key)
 
     def _journal_reader(
         self, start: str, share: tuple[int, int] = (0, 1), positions: Mapping[int, Position] | None = None
     ) -> JournalReader:
-        """Return what reads the journal; for sources.
-
-        Args:
-            start: "oldest" or "latest".
-            share: (index, count): of the environments each one in `count`, from `index` on.
-            positions: see `JournalReader`.
-        """
-        if start not in STARTS:
-            raise ValueError(f'{self!r}: a journal is read from "oldest" or "latest", got {start!r}')
-        if not self._config.journal_capacity:
-            raise ConfigError(
-                f"map {self._name!r} has no journal: give it one with JetConfig(maps={{{self._name!r}: "
-                "MapConfig(journal_capacity=10_000)}), events that are kept"
-            )
-        index, count = share
-        logs: dict[int, Log] = {at: self._tables[at] for at in range(index, len(self._tables), count)}
-        return JournalReader(f"map {self._name!r}", logs, self._codec, start, positions)
-
-    @property
-    def _is_far(self) -> bool:
-        return self._tables[0].last_write() is None
+        """Return what reads the journal; for sources, see `MapJournal.reader`."""
+        return self._journal.reader(start, share, positions)
 
     def __repr__(self) -> str:
         return f"IMap({self._name!r})"
@@ -508,113 +374,6 @@ class IMap(MutableMapping[K, V]):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self!r} cannot be pickled; processors get it with context.grid.get_map({self._name!r})")
-
-    # How it is done
-
-    def _locate(self, key: Any) -> tuple[Table, bytes]:
-        partition, tagged = self._codec.key(key)
-        return self._tables[partition % len(self._tables)], PARTITION.pack(partition) + tagged
-
-    def _put_portion(self, pairs: list[Any]) -> None:
-        if set(map(type, pairs)) != {tuple}:
-            pairs = [(key, value) for key, value in pairs]
-        partitions, tagged = self._codec.keys([key for key, _ in pairs])
-        blobs: list[bytes] = []
-        try:
-            stored = self._codec.entries(pairs, blobs)
-        except BaseException:
-            self._codec.blobs.delete(blobs)
-            raise
-        heads = self._prefixes()
-        per_partition: list[list[Entry]] = [[] for _ in heads]
-        add = [entries.append for entries in per_partition]
-        for partition, tail, value in zip(partitions, tagged, stored, strict=True):
-            add[partition]((heads[partition] + tail, value))
-        per_table: list[list[Entry]] = [[] for _ in self._tables]
-        for partition, entries in enumerate(per_partition):
-            entries.sort(key=_first)  # neighbours share pages; stable, so of equal keys the last one stays last
-            per_table[partition % len(per_table)] += entries
-        first = os.getpid() % len(per_table)  # so that writers do not follow each other from lock to lock
-        for index in (*range(first, len(per_table)), *range(first)):
-            entries = per_table[index]
-            if entries:
-                try:
-                    self._tables[index].write(entries, with_blobs=bool(blobs))
-                except BaseException:
-                    if blobs:
-                        self._discard_unwritten(per_table)
-                    raise
-
-    def _discard_unwritten(self, per_table: list[list[Entry]]) -> None:
-        """Delete the blobs of those entries that did not get into the store."""
-        for table, entries in zip(self._tables, per_table, strict=True):
-            for key, value in entries:
-                names = self._codec.blobs_of(value)
-                if names and table.find(key[4:]) != value:
-                    self._codec.blobs.delete(names)
-
-    def _prefixes(self) -> list[bytes]:
-        """Return the first bytes of the keys of each partition, as of the last write; `write` repairs outdated ones."""
-        prefixes = tuple(table.prefix or table.prepare() for table in self._tables)
-        known, heads = self._heads
-        if known != prefixes:
-            heads = [
-                prefixes[partition % len(prefixes)] + PARTITION.pack(partition)
-                for partition in range(self._codec.partition_count)
-            ]
-            self._heads = (prefixes, heads)
-        return heads
-
-    def _all(self) -> Iterator[Page]:
-        return of_one_store(page for table in self._tables for page in table.pages())
-
-    def _pairs_of(self, pages: Iterable[Page]) -> Iterator[Iterable[tuple[K, V]]]:
-        for page in pages:
-            if page.has_blobs:
-                yield self._one_by_one(page.values)  # a page of large values is not held in memory at once
-            else:
-                yield self._codec.pairs(page.values)
-
-    def _one_by_one(self, stored: list[bytes]) -> Iterator[tuple[K, V]]:
-        for entry in stored:
-            try:
-                yield self._codec.pairs([entry])[0]
-            except BlobVanishedError:
-                key = self._codec.keys_of([entry])[0][0]
-                value = self.get(key, _MISSING)
-                if value is not _MISSING:
-                    yield key, value
-
-    def _taken(self, stored: bytes) -> V:
-        """Return the value of an entry that has left the store, and delete its blob."""
-        value = self._codec.value(stored)
-        self._delete_files(stored)
-        return cast(V, value)
-
-    def _delete_files(self, stored: bytes | None) -> None:
-        """Delete the files of an entry that has left the store, unless an event of the journal has it."""
-        if stored is not None and not self._config.journal_capacity:
-            self._codec.blobs.delete(self._codec.blobs_of(stored))
-
-
-class _Encoded:
-    """One encoded entry; deletes the blob that was written for it when storing the entry fails."""
-
-    def __init__(self, codec: EntryCodec, key: Any, value: Any) -> None:
-        self.blobs: list[bytes] = []
-        self._codec = codec
-        self.stored = codec.entry(key, value, self.blobs)
-
-    def __enter__(self) -> _Encoded:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self.discard()
-
-    def discard(self) -> None:
-        """Delete the blob: the entry is not going to be stored."""
-        self._codec.blobs.delete(self.blobs)
 
 
 class _Keys(KeysView[K], Generic[K]):
@@ -628,11 +387,11 @@ class _Items(ItemsView[K, V], Generic[K, V]):
     _mapping: IMap[K, V]
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
-        return chain.from_iterable(self._mapping._pairs_of(self._mapping._all()))
+        return self._mapping._scan.pairs()
 
 
 class _Values(ValuesView[V], Generic[V]):
     _mapping: IMap[Any, V]
 
     def __iter__(self) -> Iterator[V]:
-        return map(_second, chain.from_iterable(self._mapping._pairs_of(self._mapping._all())))
+        return self._mapping._scan.values()
