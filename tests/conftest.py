@@ -41,6 +41,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.setdefault("SHMJET_LONGEST_SILENCE", "30")  # nothing proves how soon a machine that stands still goes on
+os.environ.setdefault("SHMJET_RESTART_PAUSE", "0")  # ten attempts fail in no time
 
 GRACE = 60.0
 """Seconds that a child, a thread or a file may take to go away after its test."""

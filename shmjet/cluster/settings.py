@@ -32,7 +32,8 @@ class MemberSettings(msgspec.Struct, frozen=True):
     fields behind belong; the secrets are not among them, because settings are seen in the list of processes.
     `maps` are settings of maps by name or pattern. `tells_members_apart`: members prove a secret that clients do not
     know. `storage` is the folder in which records of jobs and snapshots outlive the member; empty: they end with it.
-    Another member that is silent for `longest_silence` seconds is lost.
+    Another member that is silent for `longest_silence` seconds is lost. Attempts of a job that fail one after the other
+    are `restart_pause` seconds apart, then twice as many, and so on.
     """
 
     cluster_name: str
@@ -60,6 +61,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     flow_period_ns: int = 100_000_000
     tells_members_apart: bool = False
     longest_silence: float = 2.2
+    restart_pause: float = 0.04
     storage: str = ""
     backup_count: int = 1
     """How many backups partitions should have, as far as there are members."""

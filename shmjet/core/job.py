@@ -45,7 +45,7 @@ class JobStatus(enum.Enum):
     """
 
     NOT_RUNNING = "not_running"
-    """Not executed yet."""
+    """Not executed yet, or in a pause before another attempt."""
 
     STARTING = "starting"
     """Processors are being made and initialised."""

@@ -116,8 +116,9 @@ class WatermarkError(ProcessorError):
 class RestartableError(ShmjetError):
     """Raised by a processor to have the whole job restarted instead of failed.
 
-    A job with a guarantee goes on from its last snapshot, another one begins anew. The tenth attempt without a new
-    snapshot fails with this error.
+    A job with a guarantee goes on from its last snapshot, another one begins anew. The first restart is at once, and
+    pauses between further ones grow. The tenth attempt without a new snapshot, after some ten seconds, fails with this
+    error.
 
     Example:
         >>> raise RestartableError("lost the connection to the broker")

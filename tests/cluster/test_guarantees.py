@@ -8,7 +8,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from shmjet import (
     DAG,
     ConfigError,
     Execution,
+    JetConfig,
     JetInstance,
     Job,
     JobAlreadyExistsError,
@@ -31,6 +32,7 @@ from shmjet import (
     RestartableError,
     WorkerLostError,
     between,
+    new_instance,
     processors,
 )
 from tests.cluster.counting import Counts, Numbers, Result, counting, exact
@@ -197,6 +199,56 @@ def test_ten_attempts_without_a_new_snapshot_are_enough(jet: JetInstance, tmp_pa
     with pytest.raises(JobFailedError, match="the broker is away"):
         jet.new_job(dag, guaranteed()).run(SOON_S)
     assert (tmp_path / "times").stat().st_size == 10
+
+
+@pytest.fixture
+def pausing(monkeypatch: pytest.MonkeyPatch) -> Iterator[JetInstance]:
+    """A member on which the third attempt of a job waits for an hour."""
+    monkeypatch.setenv("SHMJET_RESTART_PAUSE", "3600")
+    with new_instance(JetConfig(cores=2)) as jet:
+        yield jet
+
+
+def test_a_job_in_a_pause_does_at_once_what_it_is_told(
+    pausing: JetInstance, tmp_path: Path, eventually: Eventually
+) -> None:
+    dag = DAG()
+    dag.new_vertex("asks", lambda: Asks(tmp_path / "times", 5), 1)
+    job = pausing.new_job(dag, guaranteed())
+    execution = job.execute()
+
+    def pauses_after(times: int) -> bool:
+        made = tmp_path / "times"
+        return made.exists() and made.stat().st_size == times and job.status is JobStatus.NOT_RUNNING
+
+    eventually(lambda: pauses_after(2))
+    job.restart()
+    eventually(lambda: pauses_after(3))
+    job.suspend()
+    eventually(lambda: job.status is JobStatus.SUSPENDED)
+    job.resume()
+    eventually(lambda: pauses_after(5))
+    job.restart()
+    execution.result(SOON_S)
+    assert (tmp_path / "times").stat().st_size == 6
+
+
+@pytest.mark.parametrize("how", ["cancelled", "shut down"])
+def test_a_pause_ends_with_its_job_and_its_member(
+    pausing: JetInstance, tmp_path: Path, eventually: Eventually, how: str
+) -> None:
+    dag = DAG()
+    dag.new_vertex("asks", lambda: Asks(tmp_path / "times", 100), 1)
+    job = pausing.new_job(dag, guaranteed())
+    execution = job.execute()
+    eventually(lambda: job.status is JobStatus.NOT_RUNNING)
+    if how == "cancelled":
+        job.cancel()
+    else:
+        pausing.shutdown()
+    with pytest.raises(concurrent.futures.CancelledError):
+        execution.result(SOON_S)
+    assert (tmp_path / "times").stat().st_size == 2
 
 
 def test_an_error_may_suspend_a_job(jet: JetInstance, tmp_path: Path, eventually: Eventually) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shmjet.cluster.jobs.restart_policy import DAMAGED, MOST_ATTEMPTS, next_after
+from shmjet.cluster.jobs.restart_policy import DAMAGED, MOST_ATTEMPTS, next_after, pause_before_next
 from shmjet.cluster.jobs.run import Next
 from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.data.errors import RestartableError
@@ -44,6 +44,13 @@ def test_ten_attempts_in_a_row_are_enough() -> None:
     assert next_after(LOST, settings, MOST_ATTEMPTS - 1) is Next.AGAIN
     assert next_after(LOST, settings, MOST_ATTEMPTS) is Next.END
     assert next_after(LOST, msgspec.structs.replace(settings, suspend_on_failure=True), MOST_ATTEMPTS) is Next.SUSPEND
+
+
+def test_pauses_double_and_ten_attempts_take_some_ten_seconds() -> None:
+    pauses = [pause_before_next(failed, 0.04) for failed in range(1, MOST_ATTEMPTS)]
+    assert pauses == pytest.approx([0, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12])
+    assert sum(pauses) == pytest.approx(10.2)
+    assert pause_before_next(MOST_ATTEMPTS - 1, 0.0) == 0
 
 
 def test_damage_is_known_by_the_name_of_its_error() -> None:

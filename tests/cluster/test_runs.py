@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -62,7 +62,13 @@ class Story:
     """A run, the attempts that it makes, and what its client is told."""
 
     def __init__(
-        self, *, attempts: int = 1, otherwise: Next = Next.END, lineage: Any = None, starts: bool = True
+        self,
+        *,
+        attempts: int = 1,
+        otherwise: Next = Next.END,
+        lineage: Any = None,
+        starts: bool = True,
+        pauses: Sequence[float] = (),
     ) -> None:
         self.made: list[Attempt] = []
         self.told: list[tuple[JobStatus, str | None]] = []
@@ -87,6 +93,7 @@ class Story:
             on_status=told,
             on_over=over,
             after_failure=lambda run, failure: Next.AGAIN if run.attempt_count < attempts else otherwise,
+            pause_before_next=lambda failed: pauses[failed - 1] if pauses else 0.0,
             lineage=lineage,
         )
         self.run.add_status_listener(lambda old, new: self.statuses.append((old, new)))
@@ -96,6 +103,11 @@ class Story:
     @property
     def newest(self) -> Attempt:
         return self.made[-1]
+
+    def fails(self, text: str = "the broker is away") -> None:
+        """Have the newest attempt fail, and let go."""
+        self.newest.becomes(JobStatus.FAILED, text)
+        self.newest.ends()
 
     def stops(self) -> None:
         """Have the newest attempt stop as it was told, and let go."""
@@ -467,5 +479,120 @@ def test_a_run_that_was_suspended_when_its_member_ended_waits_with_its_cause(the
             story.newest.ends()
             assert story.told[-1] == (JobStatus.COMPLETED, None)
         assert (story.over, len(story.made), story.run.is_over) == (1, 1, True)
+
+    looped(main)
+
+
+def now() -> float:
+    """Return the seconds that have passed; pauses only take time in this loop."""
+    return asyncio.get_running_loop().time()
+
+
+async def until(story: Story, attempts: int) -> None:
+    while len(story.made) < attempts:
+        await asyncio.sleep(0.5)
+
+
+def test_attempts_that_fail_one_after_the_other_are_paused_between_and_a_new_snapshot_ends_that() -> None:
+    async def main() -> None:
+        lineage = WithSnapshots()
+        story = Story(attempts=9, lineage=lineage, pauses=(0, 10, 20))
+        story.fails()
+        assert (len(story.made), story.run.status) == (2, JobStatus.STARTING)
+        for attempts, pause in ((3, 10), (4, 20)):
+            begin = now()
+            story.fails()
+            assert (story.run.status, story.run.failure, story.run.is_over) == (JobStatus.NOT_RUNNING, None, False)
+            await until(story, attempts)
+            assert pause <= now() - begin < pause + 1
+            assert story.newest.is_started
+            assert story.run.status is JobStatus.STARTING
+        lineage.last = object()  # type: ignore[assignment]
+        story.fails()
+        assert (len(story.made), story.run.status) == (5, JobStatus.STARTING)
+        assert story.over == 0
+
+    looped(main)
+
+
+def test_listeners_hear_of_a_pause() -> None:
+    async def main() -> None:
+        story = Story(attempts=2, pauses=(10,))
+        story.newest.becomes(JobStatus.RUNNING)
+        story.fails()
+        await until(story, 2)
+        story.newest.becomes(JobStatus.RUNNING)
+        assert [new for _, new in story.statuses] == [
+            JobStatus.RUNNING,
+            JobStatus.STARTING,
+            JobStatus.NOT_RUNNING,
+            JobStatus.STARTING,
+            JobStatus.RUNNING,
+        ]
+
+    looped(main)
+
+
+def test_a_run_is_cancelled_in_a_pause_at_once_and_nothing_of_it_is_left() -> None:
+    async def main() -> None:
+        story = Story(attempts=9, pauses=(10,))
+        story.fails()
+        story.run.cancel()
+        assert (story.run.status, story.run.cancelled, story.run.failure) == (JobStatus.FAILED, True, None)
+        assert (story.over, story.run.is_over, story.told[-1]) == (1, True, (JobStatus.FAILED, None))
+        await asyncio.sleep(100)
+        assert (len(story.made), story.over) == (1, 1)
+
+    looped(main)
+
+
+def test_a_run_is_suspended_in_a_pause_at_once_and_resumed_without_one() -> None:
+    async def main() -> None:
+        story = Story(attempts=9, pauses=(10,))
+        story.fails()
+        story.run.suspend()
+        assert story.run.status is JobStatus.SUSPENDED
+        assert story.run.suspension is not None
+        assert story.run.suspension.requested_by_user
+        await asyncio.sleep(100)
+        assert len(story.made) == 1
+        story.run.resume()
+        assert (len(story.made), story.newest.is_started, story.run.failed_attempts) == (2, True, 0)
+        story.newest.becomes(JobStatus.RUNNING)
+        assert not story.newest.cancelled
+
+    looped(main)
+
+
+@pytest.mark.parametrize("when", ["before", "in"])
+def test_a_run_is_restarted_without_a_pause(when: str) -> None:
+    async def main() -> None:
+        story = Story(attempts=9, pauses=(10, 20))
+        if when == "before":
+            story.run.restart()
+        story.fails()
+        if when == "in":
+            story.run.restart()
+        assert (len(story.made), story.newest.is_started, story.run.status) == (2, True, JobStatus.STARTING)
+        await asyncio.sleep(100)
+        story.newest.becomes(JobStatus.RUNNING)
+        assert (len(story.made), story.newest.cancelled) == (2, False)
+
+    looped(main)
+
+
+def test_a_cancellation_with_an_export_waits_for_the_end_of_a_pause() -> None:
+    async def main() -> None:
+        story = Story(attempts=9, lineage=WithSnapshots(), pauses=(10,))
+        story.fails()
+        with pytest.raises(JobStateError, match="is NOT_RUNNING; cannot export"):
+            await story.run.export_snapshot("last")
+        export = asyncio.ensure_future(story.run.export_snapshot("last", cancel=True))
+        await until(story, 2)
+        story.newest.becomes(JobStatus.RUNNING)
+        (done,) = story.newest.snapshots
+        done("no room")
+        with pytest.raises(ShmjetError, match="no room"):
+            await export
 
     looped(main)

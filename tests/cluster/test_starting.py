@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shmjet import JetConfig, ShmjetError, new_instance
+from shmjet import ConfigError, JetConfig, ShmjetError, new_instance
 from shmjet.cluster.client import launch, member_start
 from shmjet.cluster.client.launch import StartingMember
 from tests.stopping import stop
@@ -29,6 +29,13 @@ STUCK = """
 
     sys.meta_path.insert(0, Holding())
 """
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "nan", "3601"])
+def test_a_pause_that_is_no_number_of_seconds_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SHMJET_RESTART_PAUSE", text)
+    with pytest.raises(ConfigError, match=f"SHMJET_RESTART_PAUSE is '{text}'; it must be a number of seconds from 0"):
+        launch.member_settings(JetConfig())
 
 
 @pytest.fixture

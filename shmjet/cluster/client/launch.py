@@ -31,14 +31,15 @@ _SHARED = ("numpy", "shmjet.processors")
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
-def _longest_silence() -> float:
-    text = os.environ.get("SHMJET_LONGEST_SILENCE", "2.2")
+def _seconds(name: str, usual: str, least: int) -> float:
+    """Return the seconds that an environment variable says."""
+    text = os.environ.get(name, usual)
     try:
         seconds = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= 3600:
-        raise ConfigError(f"SHMJET_LONGEST_SILENCE is {text!r}; it must be a number of seconds from 1 to 3600")
+        seconds = -1.0
+    if not least <= seconds <= 3600:
+        raise ConfigError(f"{name} is {text!r}; it must be a number of seconds from {least} to 3600")
     return seconds
 
 
@@ -67,6 +68,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "log_levels": list(levels()),
         "jobs": dict(config.jobs),
         "maps": {name: asdict(given) for name, given in config.maps.items()},
+        "restart_pause": _seconds("SHMJET_RESTART_PAUSE", "0.04", 0),
         "storage": "" if config.storage == IN_MEMORY else str(Path(config.storage).absolute()),
         **_network_settings(config),
     }
@@ -83,7 +85,7 @@ def _network_settings(config: JetConfig) -> dict[str, Any]:
         "tls": None if config.tls is None else _tls(config.tls),
         "flow_period_ns": int(config.flow_control_period * 1e9),
         "tells_members_apart": config.member_secret is not None,
-        "longest_silence": _longest_silence(),
+        "longest_silence": _seconds("SHMJET_LONGEST_SILENCE", "2.2", 1),
     }
 
 

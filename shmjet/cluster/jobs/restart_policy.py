@@ -1,4 +1,4 @@
-"""What follows an attempt that has failed: another one, the suspension of the run, or its end. Pure."""
+"""What follows an attempt that has failed: another one, soon or later, the suspension of the run, or its end. Pure."""
 
 from __future__ import annotations
 
@@ -25,3 +25,16 @@ def next_after(failure: Failure, settings: RunSettings, failed_attempts: int) ->
     if (failure.restartable or (loss and settings.has_guarantee)) and failed_attempts < MOST_ATTEMPTS:
         return Next.AGAIN
     return Next.SUSPEND if settings.suspend_on_failure else Next.END
+
+
+def pause_before_next(failed_attempts: int, unit: float) -> float:
+    """Say for how many seconds a run waits before its next attempt.
+
+    There is none after a first failure: a job that has lost a worker goes on at once. Further pauses without a new
+    snapshot double, so that what an attempt needs may be away for a while: `MOST_ATTEMPTS` take 255 units.
+
+    Args:
+        failed_attempts: how many have failed since the last new snapshot.
+        unit: the first pause.
+    """
+    return 0.0 if failed_attempts < 2 else unit * 2 ** (failed_attempts - 2)

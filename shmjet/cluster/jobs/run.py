@@ -21,6 +21,8 @@ from shmjet.execution.messages import Failure, LogSubscription
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
+_BEFORE_RUNNING = (JobStatus.STARTING, JobStatus.NOT_RUNNING)
+"""The statuses of a run that has not ended while it waits for its attempt, or for its next one."""
 ANNOUNCE_S = 0.001
 """How long after its start a run's client is told how far it is, if it has not ended by then."""
 
@@ -58,7 +60,7 @@ class Next(enum.Enum):
     END = enum.auto()
     """The run's own end."""
     AGAIN = enum.auto()
-    """Another attempt, at once."""
+    """Another attempt, at once or after a pause."""
     SUSPEND = enum.auto()
     """Another attempt, when the run is resumed."""
 
@@ -69,6 +71,8 @@ Attempts = Callable[["JobRun", Told, Told], Coordinator]
 called, with what is kept of it, when nothing is left of it. The number of the first is that of the run."""
 AfterFailure = Callable[["JobRun", Failure], Next]
 """Says of a run whose attempt has failed what comes next."""
+PauseBeforeNext = Callable[[int], float]
+"""Says, from how many attempts have failed since the last new snapshot, for how many seconds the next one waits."""
 StatusListener = Callable[[JobStatus, JobStatus], None]
 """Called with a run's status before a change and after it."""
 
@@ -131,6 +135,7 @@ class JobRun:
         on_status: called with the run at every change of its status.
         on_over: called with the run when nothing of it is left anywhere.
         after_failure: says what follows an attempt that has failed, unless results may have been made visible.
+        pause_before_next: says how long the attempt after a failed one waits.
         lineage: its snapshots; None for a job without a guarantee.
     """
 
@@ -143,6 +148,7 @@ class JobRun:
         on_status: Told,
         on_over: Told,
         after_failure: AfterFailure = lambda *_: Next.END,
+        pause_before_next: PauseBeforeNext = lambda _: 0.0,
         lineage: Lineage | None = None,
     ) -> None:
         self.id = id
@@ -161,6 +167,7 @@ class JobRun:
         self._on_status = on_status
         self._on_over = on_over
         self._after_failure = after_failure
+        self._pause_before_next = pause_before_next
         self._listeners: list[StatusListener] = []
         self._attempt: Coordinator
         self._wish: Wish | None = None
@@ -174,6 +181,10 @@ class JobRun:
         """The last snapshot when `failed_attempts` was 0."""
         self._cancelled_between = False
         """Whether it was cancelled while there was no attempt to stop."""
+        self._pause_s = 0.0
+        """How long the next attempt waits when nothing is left of this one;"""
+        self._pause: asyncio.TimerHandle | None = None
+        """and what begins it then, while it waits."""
         self._next = Next.END
         self._cause: Failure | None = None
         self._last = JobStatus.STARTING
@@ -184,6 +195,7 @@ class JobRun:
     def _begin(self) -> None:
         self.attempt_count += 1
         self._next = Next.END
+        self._pause_s = 0.0
         self._stopping_for_wish = False
         self._attempt = self._attempts(self, self._changed, self._ended)
 
@@ -201,6 +213,8 @@ class JobRun:
             return JobStatus.FAILED
         if self.suspension is not None:
             return JobStatus.SUSPENDED_EXPORTING_SNAPSHOT if self._exporting else JobStatus.SUSPENDED
+        if self._pause is not None:
+            return JobStatus.NOT_RUNNING
         match self._next:
             case Next.AGAIN:
                 return JobStatus.STARTING
@@ -239,7 +253,7 @@ class JobRun:
 
     @property
     def is_going_on(self) -> bool:
-        """Whether its attempt has ended, or fails, and another follows at once."""
+        """Whether its attempt has ended, or fails, and another follows at once or after a pause."""
         return self._next is Next.AGAIN and not self._cancelled_between
 
     @property
@@ -303,15 +317,17 @@ class JobRun:
             self._attempt.cancel()
         elif not self._cancelled_between:  # the attempt has come to its end, and no other begins
             self._cancelled_between, self._wish = True, None
-            suspended, self.suspension = self.suspension, None
+            nothing_is_left = self._end_pause() or self.suspension is not None
+            self.suspension = None
             self._tell()
-            if suspended is not None:
+            if nothing_is_left:
                 self._be_over()
 
     def suspend(self) -> None:
         """Ask that the run stops until `resume`; while it is starting, this waits until it runs.
 
-        A job with a guarantee takes a terminal snapshot first. If that fails, it goes on from the one before it.
+        A job with a guarantee takes a terminal snapshot first. If that fails, it goes on from the one before it. In
+        a pause between two attempts it is suspended at once.
 
         Raises:
             JobStateError: it neither runs nor starts.
@@ -320,6 +336,8 @@ class JobRun:
 
     def restart(self, *, graceful: bool = True) -> None:
         """Ask that the attempt ends and another one begins; while it is starting, this waits until it runs.
+
+        It ends a pause between two attempts.
 
         Args:
             graceful: take a terminal snapshot first, if the job has a guarantee.
@@ -374,7 +392,7 @@ class JobRun:
                 self.cancel()
         else:
             verb = "export a snapshot of"
-            starts = cancel and self.status is JobStatus.STARTING
+            starts = cancel and self.status in _BEFORE_RUNNING
             if (self.status is not JobStatus.RUNNING and not starts) or self._is_ending:
                 raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
             if not starts and (self._stopping_for_wish or self._next is not Next.END):
@@ -408,7 +426,7 @@ class JobRun:
             raise JobStateError(f"{self._name} was suspended before its first snapshot; there is nothing to export")
 
     def _ask_for(self, wish: Wish, verb: str) -> None:
-        if self.status not in (JobStatus.STARTING, JobStatus.RUNNING) or self._is_ending:
+        if self.status not in (*_BEFORE_RUNNING, JobStatus.RUNNING) or self._is_ending:
             raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
         if self._wish is not None and self._wish.exported is not None:
             raise JobStateError(f"{self._name} is being cancelled; cannot {verb} it")
@@ -437,8 +455,11 @@ class JobRun:
         return f"job {self.job.name or self.job.job_id!r}"
 
     def _grant(self) -> None:
-        """Stop a running attempt for what a client has asked for."""
+        """Stop a running attempt, or end a pause, for what a client has asked for."""
         wish, attempt = self._wish, self._attempt
+        if wish is not None and wish.exported is None and self._end_pause():
+            self._follow()
+            return
         if wish is None or attempt.status is not JobStatus.RUNNING:
             return
         if not wish.graceful or self.lineage is None or not self.lineage.takes_snapshots:
@@ -484,6 +505,7 @@ class JobRun:
         if self.last_snapshot is not self._counted_from:
             self.failed_attempts, self._counted_from = 0, self.last_snapshot
         self.failed_attempts += 1
+        self._pause_s = self._pause_before_next(self.failed_attempts)
         follows = self._after_failure(self, failure)
         if follows is not Next.AGAIN and self.failed_attempts > 1:
             self._attempts_in_vain = self.failed_attempts
@@ -516,13 +538,34 @@ class JobRun:
         self._attempt = kept
         if self._cancelled_between or self._next is Next.END:
             self._be_over()
-        elif self._next is Next.SUSPEND or (self._wish is not None and self._wish.then is Next.SUSPEND):
+        else:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Do what follows an attempt of which nothing is left."""
+        is_asked_for = self._wish is not None and self._wish.exported is None
+        if self._next is Next.SUSPEND or (self._wish is not None and self._wish.then is Next.SUSPEND):
             self._export_comes_too_late()
             self._next, self._wish, self._stopping_for_wish = Next.SUSPEND, None, False
             self.suspension, self._cause = RunSuspension(failure=self._cause), None
             self._tell()
+        elif self._pause_s and not is_asked_for:
+            self._pause = asyncio.get_running_loop().call_later(self._pause_s, self._pause_is_over)
+            self._tell()
         else:
             self._go_on()
+
+    def _end_pause(self) -> bool:
+        """End the pause between two attempts, and say whether there was one."""
+        if self._pause is None:
+            return False
+        self._pause.cancel()
+        self._pause = None
+        return True
+
+    def _pause_is_over(self) -> None:
+        self._pause = None
+        self._go_on()
 
     def _be_over(self) -> None:
         """Tell that nothing of it is left, and let go of all who were to hear of it: it is remembered for long."""
@@ -534,6 +577,8 @@ class JobRun:
     def _go_on(self) -> None:
         if self._wish is not None and (self._wish.exported is None or self._wish.exported.done()):
             self._wish = None  # another attempt was all that was asked for; an export waits until that runs
+        if self.status is not self._last:
+            self._tell()
         self._begin()
         self._attempt.start()
 

@@ -15,7 +15,7 @@ from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
 from shmjet.cluster.jobs.ended_attempt import EndedAttempt
 from shmjet.cluster.jobs.lineage import LOST_ALL, Lineage, check_restorable
 from shmjet.cluster.jobs.registry import ParticipantRegistry
-from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after
+from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after, pause_before_next
 from shmjet.cluster.jobs.run import JobRun, Next, RunRequest, Told
 from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.jobs.table import JobTable
@@ -79,6 +79,7 @@ class JobService:
         next_number: gives numbers of attempts, unique in the cluster.
         coordinating_for: says for how many seconds this member has coordinated.
         allow_code: whether clients may bring code.
+        restart_pause: the first pause between attempts that fail one after the other, in seconds.
         observables: are told of the runs that write to them.
         records: of runs, with which a member that is started again goes on; None where they end with the member.
     """
@@ -95,6 +96,7 @@ class JobService:
         next_number: Callable[[], int],
         coordinating_for: Callable[[], float],
         allow_code: bool,
+        restart_pause: float,
         observables: WrittenObservables,
         records: RunRecords | None = None,
     ) -> None:
@@ -107,6 +109,7 @@ class JobService:
         self._records = records
         self._observables = observables
         self._is_closing = False
+        self._pause_before_next = partial(pause_before_next, unit=restart_pause)
         self._restarted: set[int] = set()
         """The runs with which this member goes on because it was started again;"""
         self._unable: set[int] = set()
@@ -155,6 +158,7 @@ class JobService:
             on_status=told,
             on_over=over,
             after_failure=self._after_failure,
+            pause_before_next=self._pause_before_next,
             lineage=lineage,
         )
         if is_kept:
@@ -270,7 +274,8 @@ class JobService:
             return Next.SUSPEND
         follows = next_after(failure, run.job.settings, run.failed_attempts)
         if follows is Next.AGAIN:
-            logger.warning("job %s is restarted: %s", job, text)
+            pause = self._pause_before_next(run.failed_attempts)
+            logger.warning("job %s is restarted%s: %s", job, f" in {pause:.2g} s" if pause else "", text)
         elif follows is Next.END and run.id in self._restarted and run.last_snapshot is None:
             logger.error("job %s failed before its first snapshot here, and is suspended: %s", job, text)
             self._unable.add(run.id)
@@ -347,8 +352,11 @@ class JobService:
 
     def forget_all(self, failure: Failure) -> None:
         """Stop what others lead, and forget what this member coordinates: it does not any more."""
+        runs = list(self.table.active)
         self.participants.orphan_all(failure.text)
         self.table.forget_all(failure)
+        for run in runs:  # no one knows of it any more, so no attempt may follow
+            run.cancel()
 
     def cancel_all(self) -> None:
         """Cancel what this member coordinates."""

@@ -192,6 +192,7 @@ class Member:
             next_number=lambda: next(self._ids),
             coordinating_for=(lambda: math.inf) if network is None else network.coordinating_for,
             allow_code=self.settings.allow_code,
+            restart_pause=self.settings.restart_pause,
             observables=self._observables,
             records=records,
         )

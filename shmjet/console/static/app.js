@@ -7,9 +7,9 @@ import { Events, changeJob, token, unlock } from "./session.js";
 
 const STATUS = { connecting: "Connecting", live: "Live", lost: "Connection lost, trying again", locked: "Locked: needs the token" };
 
-const ALIVE = ["starting", "running"];
+const ALIVE = ["not_running", "starting", "running"];
 const POSSIBLE = {
-  cancel: [...ALIVE, "not_running", "suspended", "suspended_exporting_snapshot", "completing"],
+  cancel: [...ALIVE, "suspended", "suspended_exporting_snapshot", "completing"],
   suspend: ALIVE,
   resume: ["suspended"],
   restart: ALIVE,
