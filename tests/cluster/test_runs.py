@@ -596,3 +596,17 @@ def test_a_cancellation_with_an_export_waits_for_the_end_of_a_pause() -> None:
             await export
 
     looped(main)
+
+
+@pytest.mark.parametrize("otherwise", [Next.END, Next.SUSPEND])
+def test_no_attempt_follows_a_failed_one_that_is_still_being_stopped_when_its_run_is_cancelled(otherwise: Next) -> None:
+    async def main() -> None:
+        story = Story(attempts=2 if otherwise is Next.END else 1, otherwise=otherwise)
+        story.newest.becomes(JobStatus.RUNNING)
+        story.newest.failure = failure("a worker is gone")
+        story.run.cancel()
+        story.fails("a worker is gone")
+        assert story.told == [(JobStatus.FAILED, "a worker is gone")]
+        assert (len(story.made), story.over) == (1, 1)
+
+    looped(main)

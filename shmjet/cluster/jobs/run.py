@@ -179,6 +179,8 @@ class JobRun:
         """Whether it is suspended, and its first attempt begins when it is resumed."""
         self._counted_from: LastSnapshot | None = None
         """The last snapshot when `failed_attempts` was 0."""
+        self._has_cancelled = False
+        """Whether the newest attempt was told to end for good; a failed attempt does not take note of it."""
         self._cancelled_between = False
         """Whether it was cancelled while there was no attempt to stop."""
         self._pause_s = 0.0
@@ -314,6 +316,7 @@ class JobRun:
             self._waits_to_begin, self._next, self.suspension = False, Next.END, None
         if self._next is Next.END:
             self._wish, self._stopping_for_wish = None, False
+            self._has_cancelled = True
             self._attempt.cancel()
         elif not self._cancelled_between:  # the attempt has come to its end, and no other begins
             self._cancelled_between, self._wish = True, None
@@ -500,7 +503,7 @@ class JobRun:
         failure, wish = attempt.failure, self._wish
         if wish is not None and self._stopping_for_wish and (attempt.left_off or failure is None):
             return wish.then
-        if failure is None or not attempt.may_be_followed:
+        if failure is None or self._has_cancelled or not attempt.may_be_followed:
             return Next.END
         if self.last_snapshot is not self._counted_from:
             self.failed_attempts, self._counted_from = 0, self.last_snapshot
