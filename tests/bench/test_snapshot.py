@@ -25,9 +25,9 @@ def test_each_job_does_what_its_figure_is_named_after(
     snapshot: ModuleType, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     with new_instance(JetConfig(cores=1)) as jet:
-        rows = 4 * snapshot.BATCH_ROWS
+        rows = 16 * snapshot.BATCH_ROWS
         for dag, vertex, taken in (
-            (snapshot.native_dag(rows, 100), "groups", 4),  # batches, and marks
+            (snapshot.native_dag(rows, 100), "groups", 4),  # batches of up to four of the source's, and marks
             (snapshot.dict_dag(500, 100), "counts", 500),
         ):
             for guarantee in (True, False):
