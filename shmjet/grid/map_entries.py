@@ -1,6 +1,6 @@
 """The entries of a map in its tables, one by one and in portions: from objects to where their bytes are, and back.
 
-A key's partition says in which table its entry is. What an operation that fails has written beside the store, and what
+A key's partition says in which table its entry is. What an operation that fails has written next to the store, and what
 an entry that has left the store had there, is deleted here. Must not know the promises that `imap` makes to users, nor
 pages of many entries: `map_scan` streams those.
 """

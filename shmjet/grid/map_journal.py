@@ -1,4 +1,4 @@
-"""The journal of a map, for those that read it: an iterator, a function that is called, and a source of jobs.
+"""The journal of a map, for its readers: an iterator, a function that is called, and a source of jobs.
 
 `journal` has what reads and waits; here is which logs of the map are read, from where on, and which events a listener
 wants. Must not know entries as they are now, and writes nothing.
@@ -24,7 +24,7 @@ class MapJournal:
         logs: of the map, one for each environment.
         codec: turns entries into keys and values.
         config: of the map.
-        listeners: those that end together.
+        listeners: all that end together.
     """
 
     def __init__(

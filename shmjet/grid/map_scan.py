@@ -1,7 +1,7 @@
 """The entries of a map as a stream: page after page of its tables, turned into keys and pairs as they are asked for.
 
 Holds about a page at a time and no transaction between pages, see `scan`. A large value is read when its turn comes;
-one that has been replaced meanwhile is looked up by its key. Must not write, nor know what users call an iteration.
+if it has been replaced meanwhile, its key is looked up. Must not write, nor know what users call an iteration.
 """
 
 from __future__ import annotations
