@@ -56,10 +56,10 @@ class JetConfig:
         storage: "memory" (default), or a directory in which snapshots and the records of jobs with a guarantee outlive
             the member: when it is started with it again, it goes on with these jobs. It holds no maps in this version:
             then `get_map` is a `ConfigError`.
-        maps: settings of maps, `MapConfig`s by name or pattern such as "logs-*" (default none). A map's own name counts
-            before patterns, and of these the first that fits. In a TOML file tables such as `[maps."logs-*"]`,
-            in the environment JSON: `SHMJET_MAPS='{"counts": {"journal_capacity": 1000}}'`. The same on all members.
-            With `bind` or `storage` some are refused, see `MapConfig`.
+        maps: settings of maps, a `MapConfig` for each name or pattern such as "logs-*" (default none). A map's own
+            name counts before patterns, and of these the first that fits. In a TOML file tables such as
+            `[maps."logs-*"]`, in the environment JSON: `SHMJET_MAPS='{"counts": {"journal_capacity": 1000}}'`. The same
+            on all members. With `bind` or `storage` some are refused, see `MapConfig`.
         flow_control_period: seconds between flow-control messages, above 0 (default 0.1).
         idle_min: seconds that an idle worker spins before it sleeps (default 50e-6).
         idle_max: seconds at most between two looks at something outside that cannot wake a worker (default 1e-3).

@@ -51,7 +51,7 @@ def map_(name: str, *, partitions: int = DEFAULT_PARTITION_COUNT) -> SourceDef[t
 
 
 def map_journal(name: str, start: Literal["oldest", "latest"] = "oldest") -> StreamSourceDef[MapEvent]:
-    """Emit the changes of a map of the instance as they come, as `MapEvent`s.
+    """Emit the changes of a map of the instance as they come, each as a `MapEvent`.
 
     The map needs a journal, `JetConfig(maps={name: MapConfig(journal_capacity=10_000)})`. Changes of one key come in
     their order. A job that was overtaken, because the journal holds fewer changes than were made meanwhile, gets an
