@@ -110,11 +110,12 @@ bench: install $(PEERS) ## measure shmjet and its peers, and write bench/RESULTS
 scaling: install ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: up to N; QUICK=1 for the short form)
 	$(BIN)/python bench/scaling.py $(if $(QUICK),--quick) $(if $(WORKERS),--workers $(WORKERS))
 
-stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour)
+stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour; AGAIN=1: a script that fails has a second run)
 	for script in ring_races checksum hostile_bytes hostile_client simulate_cluster hosts slow_hosts kill_workers kill_members stealing limits \
 			environments nulls exactly_once restart_member random_dags member_dags random_pipelines random_columns \
 			pool_soak streams spark_faults spark_pipelines spark_hosts; do \
-		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci); done
+		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci) \
+			$(if $(AGAIN),|| { echo "$$script failed: once more"; $(BIN)/python stress/$$script.py --ci; }); done
 
 model: setup ## check the protocols' models exhaustively (needs spin; LONG=1 for larger bounds)
 	$(BIN)/python model/run.py $(if $(LONG),--long)
