@@ -14,10 +14,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import NamedTuple
 
-from shmjet.grid.blobs import BlobStore
-from shmjet.grid.bounded_table import TRANSACTION_ENTRIES, BoundedTable, Neighbours
-from shmjet.grid.changes import Changes, Entry, Rules, next_incarnation
-from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.bounded_table import TRANSACTION_ENTRIES, BoundedTable
+from shmjet.grid.changes import Changes, Entry, next_incarnation
+from shmjet.grid.environment import Transaction
 from shmjet.grid.errors import GridFullError
 from shmjet.grid.layout import (
     GARBAGE_RECORD,
@@ -58,12 +57,8 @@ class Table(BoundedTable):
         store: where the other tables are.
     """
 
-    def __init__(
-        self, env: Environment, record_key: bytes, label: str, blobs: BlobStore, rules: Rules, store: Neighbours
-    ) -> None:
-        super().__init__(env, record_key, label, blobs, rules, store)
-        self.prefix = b""
-        """The incarnation of the last write, empty before the first: good keys spare `write` building them anew."""
+    prefix = b""
+    """The incarnation of the last write, empty before the first: good keys spare `write` building them anew."""
 
     def prepare(self) -> bytes:
         """Return `prefix` before the first write; makes the record if there is none."""

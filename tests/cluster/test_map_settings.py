@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,8 @@ from shmjet import (
     tumbling,
 )
 from shmjet.grid import GridError, GridFullError
+
+Eventually = Callable[..., None]
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +107,9 @@ def test_a_time_of_its_own_that_a_client_sends_is_refused(client: JetInstance) -
         client.get_map("m").put("a", 1, ttl=0)
 
 
-def test_a_client_reads_the_journal_and_listens(member: JetInstance, client: JetInstance) -> None:
+def test_a_client_reads_the_journal_and_listens(
+    member: JetInstance, client: JetInstance, eventually: Eventually
+) -> None:
     here, there = member.get_map("journal-1"), client.get_map("journal-1")
     events, heard = there.journal(), []
     remove = there.add_listener(heard.append, key=5)
@@ -116,24 +121,23 @@ def test_a_client_reads_the_journal_and_listens(member: JetInstance, client: Jet
         client.get_map("plain").journal()
 
 
-def eventually(condition: Callable[..., bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def two_workers() -> Iterator[JetInstance]:
     with new_instance(JetConfig(cores=2, maps=MAPS)) as jet:
         yield jet
 
 
-def test_a_listener_that_is_not_removed_ends_with_the_instance(two_workers: JetInstance) -> None:
-    two_workers.get_map("journal-1").add_listener(print)
+def test_a_listener_that_is_not_removed_ends_with_the_instance(eventually: Eventually) -> None:
+    heard: list[Any] = []
+    before = set(threading.enumerate())
+    with new_instance(JetConfig(cores=1, maps=MAPS)) as jet:
+        jet.get_map("journal-1").add_listener(heard.append)
+        jet.get_map("journal-1")["k"] = 1
+        eventually(lambda: len(heard) == 1)
+    eventually(lambda: set(threading.enumerate()) <= before)
 
 
-def test_a_job_counts_the_changes_of_a_map_in_windows(two_workers: JetInstance) -> None:
+def test_a_job_counts_the_changes_of_a_map_in_windows(two_workers: JetInstance, eventually: Eventually) -> None:
     jet = two_workers.get_map("journal-1")
     for key in range(1000):
         jet[key] = key * 10
@@ -152,7 +156,7 @@ def test_a_job_counts_the_changes_of_a_map_in_windows(two_workers: JetInstance) 
     ]
 
 
-def test_a_restarted_job_reads_each_change_once(two_workers: JetInstance) -> None:
+def test_a_restarted_job_reads_each_change_once(two_workers: JetInstance, eventually: Eventually) -> None:
     jet = two_workers.get_map("journal-1")
     p = Pipeline()
     changes = p.read_from(sources.map_journal("journal-1")).without_timestamps()

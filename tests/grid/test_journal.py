@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,8 @@ from shmjet.grid.limits import is_due, shorten
 from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
 from tests.grid.conftest import FORK, in_processes
+
+Eventually = Callable[..., None]
 
 MAPS = {
     "small": MapConfig(journal_capacity=10),
@@ -287,7 +288,7 @@ def test_a_map_without_a_journal_says_how_to_get_one(either: Any) -> None:
         either.get_map("m").add_listener(print)
 
 
-def test_an_iterator_waits_and_can_be_closed(either: Any) -> None:
+def test_an_iterator_waits_and_can_be_closed(either: Any, eventually: Eventually) -> None:
     jet = either.get_map("j")
     events, found = jet.journal(), []
 
@@ -305,14 +306,7 @@ def test_an_iterator_waits_and_can_be_closed(either: Any) -> None:
     assert sorted(found) == list(range(20))
 
 
-def eventually(condition: Callable[..., bool], timeout: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def test_a_listener_gets_each_change_until_it_is_removed(either: Any) -> None:
+def test_a_listener_gets_each_change_until_it_is_removed(either: Any, eventually: Eventually) -> None:
     jet = either.get_map("j")
     jet["before"] = 0
     everything: list[Any] = []
@@ -331,7 +325,7 @@ def test_a_listener_gets_each_change_until_it_is_removed(either: Any) -> None:
 
 
 def test_an_error_in_a_listener_is_logged_and_the_next_change_comes(
-    either: Any, caplog: pytest.LogCaptureFixture
+    either: Any, caplog: pytest.LogCaptureFixture, eventually: Eventually
 ) -> None:
     jet, seen = either.get_map("j"), []
 
@@ -347,7 +341,7 @@ def test_an_error_in_a_listener_is_logged_and_the_next_change_comes(
     assert "listener of IMap('j') has raised an error" in caplog.text
 
 
-def test_a_listener_can_remove_itself(either: Any) -> None:
+def test_a_listener_can_remove_itself(either: Any, eventually: Eventually) -> None:
     jet, seen, removes = either.get_map("j"), [], []
 
     def once(event: MapEvent) -> None:
@@ -405,7 +399,7 @@ def test_processes_that_write_at_once_leave_a_journal_that_is_the_map(folder: Pa
         assert counted(events)[1] == 0
 
 
-def test_a_writer_that_is_killed_leaves_a_journal_that_is_the_map(folder: Path) -> None:
+def test_a_writer_that_is_killed_leaves_a_journal_that_is_the_map(folder: Path, eventually: Eventually) -> None:
     def work() -> None:
         with Grid.open(folder) as grid:
             number = 0
@@ -458,7 +452,7 @@ def test_a_full_store_says_so_and_its_journals_stay_right(tmp_path: Path) -> Non
         assert len(jet) == 100
 
 
-def test_what_is_over_makes_room_in_a_full_store(tmp_path: Path) -> None:
+def test_what_is_over_makes_room_in_a_full_store(tmp_path: Path, eventually: Eventually) -> None:
     Grid.create(tmp_path / "grid", environments=1, map_size=1 << 20)
     with Grid.open(tmp_path / "grid") as grid:
         passing, jet = grid.get_map("passing"), grid.get_map("m")
