@@ -25,11 +25,18 @@ CLAIMS_HEADER: int
 class RingCorruptError(RuntimeError):
     """A word in shared memory has a value that no ring writes; the ring is lost."""
 
-def ring_format(buffer: Buffer, offset: int, capacity: int, queue_size: int, /) -> None:
-    """Write a fresh control block at `offset`, before either end is opened.
+def ring_format(buffer: Buffer, offset: int, capacity: int, queue_size: int, count: int = 1, /) -> None:
+    """Write a fresh control block at `offset`, and those of the rings behind it, before either end of any is opened.
 
     `capacity` is a power of two from 4096 to 2**31 (bytes), `queue_size` the number of items that may be in the ring at
-    once. Raises ValueError when they are not, or when control block and data do not lie in the buffer.
+    once; `count` is how many equal rings lie side by side. Raises ValueError when they are not, or when control blocks
+    and data do not lie in the buffer.
+    """
+
+def ring_totals(buffer: Buffer, offset: int, capacity: int, count: int, /) -> tuple[int, int]:
+    """Return the items in `count` equal rings side by side, and the bytes that were ever written to them: metrics.
+
+    Raises ValueError when there are no such rings.
     """
 
 def ring_items(header: Buffer, /) -> int:

@@ -15,10 +15,25 @@ extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, cod
 
 static int module_exec(PyObject *module);
 
+/* Bytes of `count` rings that lie side by side; raises ValueError and returns -1 when there can be no such rings. */
+static Py_ssize_t bytes_of_rings(long long capacity, Py_ssize_t count) {
+    Py_ssize_t size = (Py_ssize_t)RING_HEADER_SIZE + (Py_ssize_t)capacity;
+    if (count >= 1 && count <= PY_SSIZE_T_MAX / size) return size * count;
+    PyErr_Format(PyExc_ValueError, "count must be at least 1 and not too many, got %zd", count);
+    return -1;
+}
+
+static int is_ring_capacity(long long capacity) {
+    if (capacity >= 0 && ring_capacity_is_valid((uint64_t)capacity)) return 1;
+    PyErr_Format(PyExc_ValueError, "ring capacity must be a power of two from %u to %llu, got %lld", RING_MIN_CAPACITY,
+                 (unsigned long long)RING_MAX_CAPACITY, capacity);
+    return 0;
+}
+
 static PyObject *module_ring_format(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
-    if (count != 4) {
-        PyErr_SetString(PyExc_TypeError, "ring_format(buffer, offset, capacity, queue_size)");
+    if (count != 4 && count != 5) {
+        PyErr_SetString(PyExc_TypeError, "ring_format(buffer, offset, capacity, queue_size, count=1)");
         return NULL;
     }
     Py_ssize_t offset = PyLong_AsSsize_t(args[1]);
@@ -27,21 +42,64 @@ static PyObject *module_ring_format(PyObject *module, PyObject *const *args, Py_
     if (capacity == -1 && PyErr_Occurred()) return NULL;
     long long queue_size = PyLong_AsLongLong(args[3]);
     if (queue_size == -1 && PyErr_Occurred()) return NULL;
-    if (capacity < 0 || !ring_capacity_is_valid((uint64_t)capacity)) {
-        PyErr_Format(PyExc_ValueError, "ring capacity must be a power of two from %u to %llu, got %lld",
-                     RING_MIN_CAPACITY, (unsigned long long)RING_MAX_CAPACITY, capacity);
-        return NULL;
-    }
+    if (!is_ring_capacity(capacity)) return NULL;
     if (queue_size < 1 || queue_size > UINT32_MAX) {
         PyErr_Format(PyExc_ValueError, "queue_size must be at least 1 and fit in 32 bits, got %lld", queue_size);
         return NULL;
     }
+    Py_ssize_t rings = count == 5 ? PyLong_AsSsize_t(args[4]) : 1;
+    if (rings == -1 && PyErr_Occurred()) return NULL;
+    Py_ssize_t size = bytes_of_rings(capacity, rings);
+    if (size < 0) return NULL;
     Py_buffer view;
     uint8_t *memory;
-    if (native_map(args[0], offset, (Py_ssize_t)(RING_HEADER_SIZE + capacity), &view, &memory) < 0) return NULL;
-    ring_format(memory, (uint64_t)capacity, (uint64_t)queue_size);
+    if (native_map(args[0], offset, size, &view, &memory) < 0) return NULL;
+    for (Py_ssize_t i = 0; i < rings; i++)
+        ring_format(memory + (size_t)i * (RING_HEADER_SIZE + (size_t)capacity), (uint64_t)capacity,
+                    (uint64_t)queue_size);
     PyBuffer_Release(&view);
     Py_RETURN_NONE;
+}
+
+static uint64_t items_in_ring(const ring_shared_t *shared) {
+    uint64_t items_out = atomic_load_explicit(&shared->items_out, memory_order_acquire);
+    uint64_t items_in = atomic_load_explicit(&shared->items_in, memory_order_acquire), queued = items_in - items_out;
+    return queued < shared->queue_size ? queued : shared->queue_size;
+}
+
+/* Items in `count` rings side by side, and bytes ever written to them: metrics of an edge. */
+static PyObject *module_ring_totals(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "ring_totals(buffer, offset, capacity, count)");
+        return NULL;
+    }
+    Py_ssize_t offset = PyLong_AsSsize_t(args[1]);
+    if (offset == -1 && PyErr_Occurred()) return NULL;
+    long long capacity = PyLong_AsLongLong(args[2]);
+    if (capacity == -1 && PyErr_Occurred()) return NULL;
+    Py_ssize_t rings = PyLong_AsSsize_t(args[3]);
+    if (rings == -1 && PyErr_Occurred()) return NULL;
+    if (!is_ring_capacity(capacity)) return NULL;
+    Py_ssize_t size = bytes_of_rings(capacity, rings);
+    if (size < 0) return NULL;
+    Py_buffer view;
+    if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) return NULL;
+    const uint8_t *memory = view.buf;
+    int is_there = offset >= 0 && size <= view.len && offset <= view.len - size &&
+                   (uintptr_t)(memory + offset) % RING_ALIGNMENT == 0;
+    uint64_t items = 0, bytes = 0;
+    for (Py_ssize_t i = 0; is_there && i < rings; i++) {
+        const void *at = memory + offset + (size_t)i * (RING_HEADER_SIZE + (size_t)capacity);
+        const ring_shared_t *shared = at;
+        is_there = shared->magic == RING_MAGIC;
+        items += items_in_ring(shared);
+        bytes += atomic_load_explicit(&shared->tail, memory_order_relaxed);
+    }
+    PyBuffer_Release(&view);
+    if (is_there) return Py_BuildValue("KK", items, bytes);
+    PyErr_SetString(PyExc_ValueError, "the buffer has no such rings there");
+    return NULL;
 }
 
 /* Items in the ring whose control block lies at the start of a buffer: a metric, read by processes that map the
@@ -56,10 +114,7 @@ static PyObject *module_ring_items(PyObject *module, PyObject *header) {
         shared->magic != RING_MAGIC) {
         PyErr_SetString(PyExc_ValueError, "the buffer does not start with the control block of a ring");
     } else {
-        uint64_t items_out = atomic_load_explicit(&shared->items_out, memory_order_acquire);
-        uint64_t items_in = atomic_load_explicit(&shared->items_in, memory_order_acquire),
-                 queued = items_in - items_out;
-        result = PyLong_FromUnsignedLongLong(queued < shared->queue_size ? queued : shared->queue_size);
+        result = PyLong_FromUnsignedLongLong(items_in_ring(shared));
     }
     PyBuffer_Release(&view);
     return result;
@@ -91,7 +146,8 @@ static PyObject *module_short_slice(PyObject *module, PyObject *nanoseconds) {
 #define FAST(name, function, doc) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, doc}
 
 static PyMethodDef module_methods[] = {
-    FAST("ring_format", module_ring_format, "ring_format(buffer, offset, capacity, queue_size) -> None"),
+    FAST("ring_format", module_ring_format, "ring_format(buffer, offset, capacity, queue_size, count=1) -> None"),
+    FAST("ring_totals", module_ring_totals, "ring_totals(buffer, offset, capacity, count) -> (items, bytes written)"),
     {"ring_items", module_ring_items, METH_O, "ring_items(header) -> int: items published and not yet released"},
     FAST("push_marks", producers_push_marks, "push_marks(producers, kind, value, flags) -> list[int]: those left out"),
     FAST("index_of_special", routing_index_of_special, "index_of_special(items, start, special_type) -> int"),

@@ -6,7 +6,7 @@ import sys
 
 from shmjet._native import ring_format
 from shmjet.execution.counters import blank_block
-from shmjet.execution.layout import TRAFFIC_COUNTERS, ArenaLayout, queue_size
+from shmjet.execution.layout import TRAFFIC_COUNTERS, ArenaLayout
 from shmjet.execution.messages import JobPlan
 from shmjet.execution.readiness import Readiness
 
@@ -26,5 +26,5 @@ def format_arena(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> None
         memory[at : at + len(block)] = block
     for at in layout.traffic.values():
         memory[at : at + TRAFFIC_COUNTERS * 8] = bytes(TRAFFIC_COUNTERS * 8)
-    for key, at in layout.rings.items():
-        ring_format(memory, at, layout.capacities[key], queue_size(plan, key))
+    for run in layout.rings.runs():
+        ring_format(memory, run.start, run.capacity, run.queue_size, run.count)

@@ -21,23 +21,20 @@ from shmjet.execution.code import EdgeCode
 from shmjet.execution.control import BLOCK_SIZE, link_offset
 from shmjet.execution.counters import COUNTS, QUEUED_LOCALLY, ProcessorCounters
 from shmjet.execution.inbound_edge import InboundEdge, OrderedInboundEdge
-from shmjet.execution.layout import (
-    REMOTE_SLOT_BYTES,
-    ArenaLayout,
+from shmjet.execution.layout import REMOTE_SLOT_BYTES, ArenaLayout, slab_offsets, slab_size
+from shmjet.execution.messages import Deploy, EdgePlan, JobPlan
+from shmjet.execution.ordered_batches import OrderedBatchEdge
+from shmjet.execution.outbound_edge import Outbound, make_router
+from shmjet.execution.ownership import table_of
+from shmjet.execution.plan_lanes import (
     lane_consumers,
     lane_producers,
     member_of,
     number_on,
     processor_of,
-    slab_offsets,
-    slab_size,
     spans,
     starts_as_ring,
 )
-from shmjet.execution.messages import Deploy, EdgePlan, JobPlan
-from shmjet.execution.ordered_batches import OrderedBatchEdge
-from shmjet.execution.outbound_edge import Outbound, make_router
-from shmjet.execution.ownership import table_of
 from shmjet.execution.routers import Router
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.source_alignment import SharedAlignment

@@ -15,21 +15,12 @@ from time import perf_counter_ns
 
 import msgspec
 
-from shmjet._native import RING_HEADER, ring_items
+from shmjet._native import ring_totals
 from shmjet.execution import control
 from shmjet.execution import counters as words
 from shmjet.execution.control import control_words
 from shmjet.execution.counters import ProcessorCounters
-from shmjet.execution.layout import (
-    HEADER_SIZE,
-    TRAFFIC_COUNTERS,
-    ArenaLayout,
-    lane_pairs,
-    lane_producers,
-    lay_out,
-    number_on,
-    spans,
-)
+from shmjet.execution.layout import HEADER_SIZE, TRAFFIC_COUNTERS, ArenaLayout, lay_out
 from shmjet.execution.messages import EdgePlan, JobPlan, VertexPlan
 from shmjet.execution.metrics import (
     EdgeMetrics,
@@ -41,10 +32,8 @@ from shmjet.execution.metrics import (
     VertexMetrics,
     WorkerMetrics,
 )
+from shmjet.execution.plan_lanes import lane_pairs, lane_producers, number_on, spans
 from shmjet.execution.tasklet_state import State
-
-RING_TAIL = 128
-"""Where a ring's control block has the end of what was ever written into it (`docs/formats/ring.md`)."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +71,10 @@ class Reading:
     ) -> Reading:
         """Copy what there is now."""
         queued, written = [0] * len(plan.edges), [0] * len(plan.edges)
-        for (e, _, _), offset in layout.rings.items():
-            header = arena[offset : offset + RING_HEADER]
-            queued[e] += ring_items(header)
-            written[e] += int.from_bytes(header[RING_TAIL : RING_TAIL + 8], sys.byteorder)
-            header.release()
+        for run in layout.rings.runs():
+            items, size = ring_totals(arena, run.start, run.capacity, run.count)
+            queued[run.edge] += items
+            written[run.edge] += size
         blocks = bytes(control_memory[: len(cores) * control.BLOCK_SIZE])
         counted = bytes(arena[HEADER_SIZE : layout.counters_end])
         return cls(plan, layout, counted, queued, written, blocks, cores, perf_counter_ns())

@@ -143,3 +143,23 @@ def test_room_is_made_by_attempts_that_are_over_and_let_go(pool: ArenaPool, forg
         pool.give_back(running)
 
     asyncio.run(story())
+
+
+def test_large_arenas_wait_for_the_next_job_and_go_when_none_comes(forgotten: list[PooledArena]) -> None:
+    async def run() -> None:
+        pool = ArenaPool(forgotten.append, kept_bytes=1 << 20, idle_s=0.05)
+        large, small = pool.acquire(4 << 20, "large"), pool.acquire(1 << 16, "small")
+        pool.give_back(large)
+        assert pool.acquire(4 << 20, "again") is large
+        pool.give_back(large)
+        pool.give_back(small)
+        assert not forgotten
+        async with asyncio.timeout(30):
+            while not forgotten:
+                await asyncio.sleep(0.01)
+        assert forgotten == [large]
+        assert pool.acquire(1 << 16, "small again") is small
+        pool.give_back(small)
+        pool.close()
+
+    asyncio.run(run())

@@ -12,12 +12,11 @@ from shmjet.execution.layout import (
     COUNTERS,
     HEADER_SIZE,
     INBOUND_COUNTERS,
-    MAX_RING,
-    MIN_RING,
     OUTBOUND_COUNTERS,
     TRAFFIC_COUNTERS,
 )
 from shmjet.execution.readiness import PREPARING, READY, STARTED
+from shmjet.execution.ring_places import MAX_RING, MIN_RING
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
-from shmjet._native import RING_HEADER
 from shmjet.core import DAG, DagError, Processor, ProcessorMetaSupplier, ProcessorSupplier, between, from_
-from shmjet.execution.layout import MAX_RING, MIN_RING, lane_pairs, lay_out, ring_capacity
+from shmjet.execution.layout import lay_out
 from shmjet.execution.messages import JobPlan
 from shmjet.execution.plan import cooperative_of, describe, effective_parallelism, make_plan
+from shmjet.execution.plan_lanes import lane_pairs
 
 
 def dag_of(up: int, down: int, route: str = "unicast") -> DAG:
@@ -61,27 +59,6 @@ def test_isolated_pairs_give_everyone_a_partner(up: int, down: int) -> None:
     assert {p for p, _ in pairs} == set(range(up))
     assert {c for _, c in pairs} == set(range(down))
     assert len(pairs) == max(up, down)
-
-
-def test_nothing_in_an_arena_overlaps() -> None:
-    plan = plan_of(dag_of(64, 64), 2, memory=16 << 20, non_cooperative={0})
-    layout = lay_out(plan)
-    ends = {at: at + RING_HEADER + layout.capacities[key] for key, at in layout.rings.items()}
-    offsets = sorted(ends)
-    assert all(ends[a] <= b for a, b in pairwise(offsets))
-    assert ends[offsets[-1]] <= layout.size
-    assert max(layout.counters.values()) < offsets[0]
-    assert len(layout.carriers) == 64
-    assert len(layout.rings) == 64 * 64
-
-
-def test_ring_memory_is_an_upper_bound_down_to_the_smallest_ring() -> None:
-    for count in (1, 3, 10, 1000):
-        capacity = ring_capacity(8 << 20, count)
-        assert capacity & (capacity - 1) == 0
-        assert capacity == MIN_RING or count * (capacity + RING_HEADER) <= 8 << 20
-    assert ring_capacity(1 << 40, 1) == MAX_RING
-    assert ring_capacity(1, 1000) == MIN_RING
 
 
 def test_a_suppliers_manners_are_read_without_making_a_processor() -> None:

@@ -177,7 +177,7 @@ def _rings(member: AttachedMember, row: ExecutionRow) -> list[dict[str, Any]] | 
                     "items": items,
                     "queue_size": edge.queue_size,
                     "bytes": written - taken,
-                    "capacity": layout.capacities[e, producer, consumer],
+                    "capacity": layout.rings.capacity((e, producer, consumer)),
                     "bytes_ever": written,
                 }
             )

@@ -93,8 +93,9 @@ class _Copy:
     def refresh_headers(self, layout: ArenaLayout) -> None:
         """Copy what tells how far an execution is: its counters, and the headers of its rings."""
         self.refresh(0, layout.counters_end)
-        for offset in layout.rings.values():
-            self.refresh(offset, RING_HEADER)
+        for run in layout.rings.runs():
+            for number in range(run.count):
+                self.refresh(run.start + number * (RING_HEADER + run.capacity), RING_HEADER)
 
     def close(self) -> None:
         """Let go of it."""

@@ -1,7 +1,9 @@
 """The member's arenas: made when an execution needs one, kept and used again.
 
-Reserving pages costs a millisecond per few megabytes, which a short job should not pay twice. An arena is used again
-only when every process that had it mapped has said that it let go.
+Reserving pages costs a millisecond per few megabytes, which a job should not pay twice; and the slabs of one arena get
+theirs one after the other, whatever the number of workers, since they are parts of one file. An arena is used again
+only when every process that had it mapped has said that it let go. What the last jobs have used waits for the next one
+like them, and most of it goes back to the system when none comes.
 """
 
 from __future__ import annotations
@@ -14,9 +16,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from shmjet.host.memory_limits import available_memory
 from shmjet.ring.arena import Arena, ArenaError
 
 _KEPT = 256 << 20
+"""Bytes of free arenas that stay."""
+_SHARE_KEPT = 16
+"""So long as jobs follow each other, a sixteenth of the memory that is available stays, if that is more."""
+_IDLE_S = 30.0
 _KEPT_ARENAS = 16
 _DESCRIPTORS_PER_KEPT_ARENA = 16
 """An arena takes two descriptors: no more than an eighth of what the process may have are of free arenas."""
@@ -40,16 +47,23 @@ class ArenaPool:
 
     Args:
         forget: called with an arena that is given up, already closed here, so that workers let go of it too.
+        kept_bytes: of free arenas, that stay.
+        idle_s: after so many seconds without a job that gives back an arena, no more than these stay.
     """
 
-    def __init__(self, forget: Callable[[PooledArena], None]) -> None:
+    def __init__(
+        self, forget: Callable[[PooledArena], None], *, kept_bytes: int = _KEPT, idle_s: float = _IDLE_S
+    ) -> None:
         self._forget = forget
+        self._kept_bytes = kept_bytes
+        self._idle_s = idle_s
         self._kept = max(
             1, min(_KEPT_ARENAS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _DESCRIPTORS_PER_KEPT_ARENA)
         )
         self._expected: dict[PooledArena, asyncio.Event] = {}
         self._returns: set[asyncio.Task[None]] = set()
         self._free: list[PooledArena] = []
+        self._idle: asyncio.TimerHandle | None = None
         self._used: set[PooledArena] = set()
         self._ids = itertools.count(1)
 
@@ -88,7 +102,7 @@ class ArenaPool:
         return best
 
     def give_back(self, pooled: PooledArena) -> None:
-        """Take an arena back from an attempt."""
+        """Take an arena back from an attempt. Needs the running loop where more than `kept_bytes` are free then."""
         self._used.discard(pooled)
         if pooled in self._expected:
             self._expected.pop(pooled).set()
@@ -96,8 +110,12 @@ class ArenaPool:
             self._give_up(pooled)
             return
         self._free.append(pooled)
-        while len(self._free) > self._kept or sum(a.arena.used for a in self._free) > _KEPT:
+        if len(self._free) > self._kept:
             self._give_up(self._free.pop(0))
+        if sum(a.arena.used for a in self._free) > self._kept_bytes:
+            self._shrink(max(self._kept_bytes, available_memory() // _SHARE_KEPT))
+            self._stop_waiting()
+            self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._shrink, self._kept_bytes)
 
     def expect(self, pooled: PooledArena) -> None:
         """Note that the attempt that has an arena is over, and gives it back as soon as its processes let go."""
@@ -131,6 +149,16 @@ class ArenaPool:
                     await given_back.wait()
         self._give_up_free()
 
+    def _shrink(self, most: int) -> None:
+        """Give up free arenas, the oldest first, until they have no more than so many bytes."""
+        while self._free and sum(a.arena.used for a in self._free) > most:
+            self._give_up(self._free.pop(0))
+
+    def _stop_waiting(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
     def _give_up_free(self) -> None:
         while self._free:
             self._give_up(self._free.pop())
@@ -146,6 +174,7 @@ class ArenaPool:
 
     def close(self) -> None:
         """Close all free arenas, at the end of all workers."""
+        self._stop_waiting()
         for pooled in self._free:
             pooled.arena.close()
         self._free.clear()
