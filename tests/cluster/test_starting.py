@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -23,7 +24,7 @@ STUCK = """
 
     class Holding:
         def find_spec(self, name, path=None, target=None):
-            if name == "shmjet.cluster.member.program":
+            if name == {module!r}:
                 open({marker!r}, "w").write(str(__import__("os").getpid()))
                 time.sleep(3600)
 
@@ -39,23 +40,22 @@ def test_a_pause_that_is_no_number_of_seconds_is_refused(monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """`site(program)` has each new interpreter run a program first; returns a path that it may use."""
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """`site(program, module)` has each new interpreter run a program first; returns a path that it may use."""
     (tmp_path / "site").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     marker = tmp_path / "marker"
 
-    def write(program: str) -> Path:
-        (tmp_path / "site" / "sitecustomize.py").write_text(
-            textwrap.dedent(program).replace("{marker!r}", repr(str(marker)))
-        )
+    def write(program: str, module: str = "shmjet.cluster.member.program") -> Path:
+        filled = textwrap.dedent(program).replace("{marker!r}", repr(str(marker))).replace("{module!r}", repr(module))
+        (tmp_path / "site" / "sitecustomize.py").write_text(filled)
         return marker
 
     return write
 
 
 def test_a_member_that_is_late_says_what_it_was_doing_and_where(
-    site: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], object]], None]
+    site: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], object]], None]
 ) -> None:
     marker = site(STUCK)
     starting = StartingMember(JetConfig(cores=1))
@@ -68,11 +68,51 @@ def test_a_member_that_is_late_says_what_it_was_doing_and_where(
     assert re.search(r"it was importing its own half of the modules \(state [A-Z]", text)
     assert "s of CPU time" in text
     assert "sitecustomize.py" in text  # the stack of where it is
+    assert text.index("sitecustomize.py") < text.index("importlib")  # the innermost call is not what is cut off
+    assert "the load of the host is" in text
     assert starting.process.returncode == -signal.SIGKILL
 
 
+def test_a_member_that_waits_for_its_link_shows_its_processes(
+    site: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], object]], None]
+) -> None:
+    marker = site(STUCK, "shmjet.net.link_main")
+    starting = StartingMember(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush"))
+    eventually(lambda: marker.exists() and marker.read_text())
+    link = int(marker.read_text())
+    monkeypatch.setattr(member_start, "START_S", 0.0)
+    with pytest.raises(ShmjetError) as caught:
+        starting.wait()
+    text = str(caught.value)
+    assert "it was opening its port on 127.0.0.1:0 (state " in text
+    assert re.search(rf"Its processes: .*\(pid {link}, [a-z]+", text)
+    assert "most recent call first" in text
+
+
+def test_a_member_that_waits_for_its_storage_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], object]], None]
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    os.mkfifo(tmp_path / "jobs" / "1.run")
+    starting = StartingMember(JetConfig(cores=1, storage=str(tmp_path)))
+    writers: list[int] = []
+
+    def has_reader() -> bool:
+        with contextlib.suppress(OSError):
+            writers.append(os.open(tmp_path / "jobs" / "1.run", os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers)
+
+    eventually(has_reader)
+    monkeypatch.setattr(member_start, "START_S", 0.0)
+    try:
+        with pytest.raises(ShmjetError, match=f"it was reading the records of jobs in its storage {tmp_path} "):
+            starting.wait()
+    finally:
+        os.close(writers[0])
+
+
 def test_a_member_that_dies_says_when_and_quotes_the_interpreter(
-    site: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    site: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site("import os; os.write(2, b'the disk with the modules is gone\\n'); os._exit(7)")
     text = (
@@ -83,7 +123,7 @@ def test_a_member_that_dies_says_when_and_quotes_the_interpreter(
 
 
 def test_what_an_interpreter_says_as_it_starts_reaches_standard_error(
-    site: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+    site: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     site("import os, sys; '-P' in sys.orig_argv and os.write(2, b'a warning\\n')")
     new_instance(JetConfig(cores=1)).shutdown()
@@ -127,7 +167,7 @@ def _descriptors(pid: int) -> list[int]:
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["", "while it is stopped"])
 def test_a_member_that_comes_up_ends_with_the_process_that_started_it(
-    site: Callable[[str], Path], eventually: Callable[[Callable[[], object]], None], stopped: bool
+    site: Callable[..., Path], eventually: Callable[[Callable[[], object]], None], stopped: bool
 ) -> None:
     marker = site(STUCK)
     program = (

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 START_S = 60.0
 _STACKS_S = 1.0
 """How long a member that is late may take to write where it is."""
+_OUTERMOST = " in <module>\n"
+"""The end of the stack of a main thread."""
 _MOST_SAID = 2000
 """Characters of what a member has written that an error quotes."""
 
@@ -76,16 +78,24 @@ class MemberStart:
         pid = self._process.pid
         text = (
             f"the member process (pid {pid}) did not come up within {START_S:.0f} s; for the last {seconds:.0f} s it "
-            f"was {self._doing}{_state_of(pid)}"
+            f"was {self._doing}{_state_of(pid)}{_children_of(pid)}"
         )
-        if answers(pid):
-            os.kill(pid, signal.SIGUSR2)
-        deadline = time.monotonic() + _STACKS_S
         said = self._said()
-        while "most recent call first" not in said and time.monotonic() < deadline:
+        stacks = self._stacks()
+        return text + "".join(f". It has written:\n{part}" for part in (said, stacks) if part)
+
+    def _stacks(self) -> str:
+        """Have the member write its stacks, and return them, the innermost calls first; empty when it does not."""
+        if not answers(self._process.pid):
+            return ""
+        begin = os.fstat(self._early).st_size
+        os.kill(self._process.pid, signal.SIGUSR2)
+        deadline = time.monotonic() + _STACKS_S
+        found = ""
+        while len(found) < _MOST_SAID and not found.endswith(_OUTERMOST) and time.monotonic() < deadline:
             time.sleep(0.01)
-            said = self._said()
-        return text + (f". It has written:\n{said}" if said else "")
+            found = os.pread(self._early, _MOST_SAID, begin).decode(errors="replace")
+        return found.strip()
 
     def _ended(self) -> str:
         status = self._process.wait()
@@ -126,9 +136,31 @@ def _state_of(pid: int) -> str:
     """Say how the kernel sees a process that should have come up by now; empty where it does not tell."""
     try:
         parts = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        waits = Path(f"/proc/{pid}/wchan").read_text().strip()
     except OSError:
         return ""
     ticks = (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
-    where = f", in {waits}" if waits.strip("0") else ""
-    return f" (state {parts[0].decode()}{where}; it has had {ticks:.1f} s of CPU time)"
+    had = f"it has had {ticks:.1f} s of CPU time, and the load of the host is {os.getloadavg()[0]:.1f}"
+    return f" (state {parts[0].decode()}{_place_of(pid)}; {had})"
+
+
+def _place_of(pid: int) -> str:
+    """Say where in the kernel a process waits; empty where it does not, or the kernel does not tell."""
+    with contextlib.suppress(OSError):
+        waits = Path(f"/proc/{pid}/wchan").read_text().strip()
+        if waits.strip("0"):
+            return f", in {waits}"
+    return ""
+
+
+def _children_of(pid: int) -> str:
+    """List the processes of a member with their states: it may wait for one of them. Empty where it has none."""
+    import psutil  # takes 10 ms to import
+
+    with contextlib.suppress(psutil.Error, OSError):
+        found = [
+            f"{child.name()} (pid {child.pid}, {child.status()}{_place_of(child.pid)})"
+            for child in psutil.Process(pid).children(recursive=True)
+        ]
+        if found:
+            return f". Its processes: {', '.join(found)}"
+    return ""

@@ -65,7 +65,6 @@ from shmjet.execution.messages import WorkerSettings
 from shmjet.grid import Grid, GridError
 from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
 from shmjet.host.child_process import outlive
-from shmjet.host.stacks import offer_stacks
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.snapshots.store import SnapshotStore
 
@@ -97,7 +96,10 @@ class Member:
         self._alone: View | None = None
         self._is_networked = network is not None
         self._storage = Path(settings.storage) if settings.storage else None
-        self._storage_lock = -1 if self._storage is None else lock_storage(self._storage)
+        self._storage_lock = -1
+        if self._storage is not None:
+            phase(f"taking the lock of its storage {self._storage}")
+            self._storage_lock = lock_storage(self._storage)
         base = base_folder()
         phase(f"removing the folders of dead members in {base}")
         sweep(base)
@@ -168,6 +170,7 @@ class Member:
             reach=None if network is None else network.reach,
         )
         self._attachments = Attachments(self._services.attachments, network, lambda job: self._jobs.has_job(job))
+        self._phase(f"making its maps and lists in {self.folder.path}")
         self._grid_folder = self.folder.path / "grid"
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
         count = settings.partition_count
@@ -177,8 +180,10 @@ class Member:
 
     def _make_jobs(self) -> None:
         """Make what coordinates jobs; with a storage their numbers go on where the last member ended."""
-        network = self._network
-        records = None if self._storage is None else RunRecords(self._storage / "jobs")
+        network, records = self._network, None
+        if self._storage is not None:
+            self._phase(f"reading the records of jobs in its storage {self._storage}")
+            records = RunRecords(self._storage / "jobs")
         first = 1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1
         used = 0 if records is None else max((record.run for record in records.all()), default=0)
         self._ids = itertools.count(max(first, used + 1))
@@ -248,7 +253,6 @@ class Member:
             ShmjetError: the cluster does not take this member.
         """
         self._phase("opening its socket and forking its workers")
-        offer_stacks(self.folder.path)
         loop = asyncio.get_running_loop()
         self._closing.callback(self._clients.listen(self.folder.path / SOCKET_NAME))
         for number in self.settings.stop_signals:
@@ -258,8 +262,8 @@ class Member:
         self.workers.start()
         self._watch_starter(loop)
         if self._network is not None:
-            self._phase(f"opening its port on {self.settings.bind} and joining the cluster")
-            joining, stopped = asyncio.ensure_future(self._network.start()), asyncio.ensure_future(self._stop.wait())
+            joining = asyncio.ensure_future(self._join(self._network))
+            stopped = asyncio.ensure_future(self._stop.wait())
             try:
                 await asyncio.wait((joining, stopped), return_when=asyncio.FIRST_COMPLETED)
                 if joining.done():
@@ -269,8 +273,18 @@ class Member:
                 stopped.cancel()
             self._services.address = self._network.address
         if self._network is None or self._network.is_coordinator:
+            if self._storage is not None:
+                self._phase(f"going on with the jobs in its storage {self._storage}")
             self._jobs.restore_runs()
         return not self._stop.is_set()
+
+    async def _join(self, network: Network) -> None:
+        settings = self.settings
+        self._phase(f"opening its port on {settings.bind}")
+        await network.open_port()
+        asked = f" {', '.join(settings.seeds)}" if settings.seeds else ""
+        self._phase(f"looking for its cluster{asked}, or joining it")
+        await network.join()
 
     def _watch_starter(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self.settings.client_pid:

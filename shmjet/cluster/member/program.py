@@ -24,6 +24,7 @@ from shmjet.data.errors import ConfigError, ShmjetError
 from shmjet.execution.logs import MEMBER, send_logs
 from shmjet.host.child_process import name_process
 from shmjet.host.memory_policy import prefer_nodes
+from shmjet.host.stacks import offer_stacks
 from shmjet.host.terminal_text import clean
 from shmjet.net.messages import TlsFiles
 
@@ -66,6 +67,8 @@ async def _serve(
     settings: MemberSettings, server: ForkServerProcess, secrets: tuple[bytes, bytes], report: StartReport
 ) -> None:
     member = Member(settings, server, _network_of(settings, *secrets), report.phase)
+    if not report.has_reader:
+        offer_stacks(member.folder.path)
     try:
         is_up = await member.start()
     except BaseException:
@@ -80,6 +83,8 @@ async def _serve(
     elif settings.bind is not None:
         for line in lines:
             logger.info(line)
+    if report.has_reader:  # until now a starter that has waited for too long would have read them
+        offer_stacks(member.folder.path)
     report.up(str(member.folder.path), member.uuid, member.address)
     await member.serve()
 

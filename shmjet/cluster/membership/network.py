@@ -158,14 +158,8 @@ class Network:
 
     # -- life ---------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Open the port and join or found a cluster.
-
-        Raises:
-            OSError: the port cannot be opened.
-            AuthenticationError: a member does not accept our secret, or we not its.
-            ShmjetError: the cluster does not take this member, or no member answers for too long.
-        """
+    async def open_port(self) -> None:
+        """Start the link and open the port; `join` follows. Raises OSError when the port cannot be opened."""
         identity = _new_identity()
         bind, seeds = self._settings.bind, self._settings.seeds
         self._address = await self._open(identity, bind, advertised_host(bind, seeds))
@@ -179,6 +173,14 @@ class Network:
             membership_settings(self._settings.longest_silence),
             allow_code=self._settings.allow_code,
         )
+
+    async def join(self) -> None:
+        """Join or found a cluster.
+
+        Raises:
+            AuthenticationError: a member does not accept our secret, or we not its.
+            ShmjetError: the cluster does not take this member, or no member answers for too long.
+        """
         self._ready = asyncio.get_running_loop().create_future()
         await self._discovery_search.begin(self._address)
         self._tasks.start(self._tick())
@@ -186,7 +188,7 @@ class Network:
         try:
             await asyncio.wait_for(self._ready, _JOIN_S)
         except TimeoutError:
-            asked = ", ".join(sorted(self._membership.addresses())) or "no address"
+            asked = ", ".join(sorted(self._state.addresses())) or "no address"
             raise ShmjetError(
                 f"member {self._address} has found no cluster that takes it within {_JOIN_S:.0f} s; it asked {asked}"
             ) from None
