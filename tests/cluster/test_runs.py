@@ -122,6 +122,12 @@ class WithSnapshots:
     takes_snapshots = True
     last = None
 
+    def export(self, name: str) -> None:
+        return None
+
+    def exported(self, name: str) -> None:
+        return None
+
 
 def looped(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     skipping(story())
@@ -377,16 +383,86 @@ def test_a_client_that_waits_for_the_export_of_a_cancelled_run_hears_that_it_has
     looped(main)
 
 
-@pytest.mark.parametrize("cancel", [False, True])
-def test_no_snapshot_is_exported_of_a_run_that_an_error_is_about_to_suspend(cancel: bool) -> None:
+def test_a_run_that_an_error_is_about_to_suspend_is_exported_then_and_not_cancelled() -> None:
     async def main() -> None:
         story = Story(otherwise=Next.SUSPEND, lineage=WithSnapshots())
         story.newest.becomes(JobStatus.RUNNING)
         story.newest.becomes(JobStatus.FAILED, "no such key")
         with pytest.raises(JobStateError, match="is being stopped; cannot export"):
-            await asyncio.wait_for(story.run.export_snapshot("last", cancel=cancel), 60)
+            await asyncio.wait_for(story.run.export_snapshot("last", cancel=True), 60)
+        export = asyncio.ensure_future(story.run.export_snapshot("last"))
+        await asyncio.sleep(1)
         story.newest.ends()
+        with pytest.raises(JobStateError, match="was suspended before its first snapshot"):
+            await export
         assert story.run.status is JobStatus.SUSPENDED
+
+    looped(main)
+
+
+@pytest.mark.parametrize(
+    "how", ["starting", "restarted", "lost a worker", "lost a worker while it was saved", "paused"]
+)
+def test_an_export_waits_until_the_run_runs_again(how: str) -> None:
+    async def main() -> None:
+        story = Story(attempts=9, lineage=WithSnapshots(), pauses=(10,) * 9 if how == "paused" else ())
+        if how != "starting":
+            story.newest.becomes(JobStatus.RUNNING)
+        if how == "restarted":
+            story.run.restart(graceful=False)
+        elif how == "lost a worker":
+            story.newest.becomes(JobStatus.FAILED, "a worker is gone")
+        elif how == "paused":
+            story.fails()
+        export = asyncio.ensure_future(story.run.export_snapshot("last"))
+        await asyncio.sleep(1)
+        if how == "lost a worker while it was saved":
+            (done,) = story.newest.snapshots
+            story.newest.failure = failure("a worker is gone")
+            done(STOPPED)
+            await asyncio.sleep(1)
+            story.fails("a worker is gone")
+        else:
+            assert not story.newest.snapshots
+        if how == "restarted":
+            story.stops()
+        elif how == "lost a worker":
+            story.newest.ends()
+        await until(story, 1 if how == "starting" else 2)
+        story.newest.becomes(JobStatus.RUNNING)
+        await asyncio.sleep(0)
+        (done,) = story.newest.snapshots
+        done("no room")
+        with pytest.raises(ShmjetError, match="no room"):
+            await export
+
+    looped(main)
+
+
+def test_an_export_does_not_wait_for_ever() -> None:
+    async def main() -> None:
+        story = Story(lineage=WithSnapshots())
+        with pytest.raises(JobStateError, match="is STARTING, and has not run for 60 s; cannot export"):
+            await story.run.export_snapshot("last")
+
+    looped(main)
+
+
+def test_cancelling_with_an_export_waits_for_the_end_of_the_run() -> None:
+    async def main() -> None:
+        story = Story(lineage=WithSnapshots())
+        story.newest.becomes(JobStatus.RUNNING)
+        export = asyncio.ensure_future(story.run.export_snapshot("last", cancel=True))
+        await asyncio.sleep(0)
+        (done,) = story.newest.snapshots
+        done(None)
+        await asyncio.sleep(1)
+        assert not export.done()
+        story.newest.left_off = True
+        story.newest.becomes(JobStatus.FAILED)
+        with pytest.raises(ShmjetError, match="was removed as soon as it was there"):  # by this test's lineage
+            await export
+        assert story.run.status is JobStatus.FAILED
 
     looped(main)
 
@@ -585,8 +661,6 @@ def test_a_cancellation_with_an_export_waits_for_the_end_of_a_pause() -> None:
     async def main() -> None:
         story = Story(attempts=9, lineage=WithSnapshots(), pauses=(10,))
         story.fails()
-        with pytest.raises(JobStateError, match="is NOT_RUNNING; cannot export"):
-            await story.run.export_snapshot("last")
         export = asyncio.ensure_future(story.run.export_snapshot("last", cancel=True))
         await until(story, 2)
         story.newest.becomes(JobStatus.RUNNING)

@@ -7,12 +7,14 @@ import enum
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.lineage import Lineage, snapshot_row
+from shmjet.cluster.jobs.run_changes import RunChanges
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
 from shmjet.cluster.protocol import Submission
@@ -23,6 +25,8 @@ from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 _BEFORE_RUNNING = (JobStatus.STARTING, JobStatus.NOT_RUNNING)
 """The statuses of a run that has not ended while it waits for its attempt, or for its next one."""
+EXPORT_WAIT_S = 60.0
+"""How long an export waits for a run that does not run yet or again, and for the end of a run that ends with it."""
 ANNOUNCE_S = 0.001
 """How long after its start a run's client is told how far it is, if it has not ended by then."""
 
@@ -169,6 +173,7 @@ class JobRun:
         self._after_failure = after_failure
         self._pause_before_next = pause_before_next
         self._listeners: list[StatusListener] = []
+        self._changes = RunChanges()
         self._attempt: Coordinator
         self._wish: Wish | None = None
         self._stopping_for_wish = False
@@ -373,46 +378,75 @@ class JobRun:
     async def export_snapshot(self, name: str, *, cancel: bool = False) -> SnapshotRow:
         """Give a snapshot of the state as it is now, or of a suspended job as it was, a name.
 
-        With `cancel` it waits for a starting run until that runs.
+        It waits for a run that starts, is being restarted or suspended, or pauses between two attempts.
 
         Args:
             name: a checked name; an older snapshot of that name is replaced.
-            cancel: end the run with this snapshot.
+            cancel: end the run with this snapshot, and wait for that.
 
         Returns:
             what the snapshot holds.
 
         Raises:
-            JobStateError: the job has no guarantee, or neither runs nor is suspended, or ends before that.
+            JobStateError: the job has no guarantee, has ended, ends before that, or does not run within
+                `EXPORT_WAIT_S`.
             ShmjetError: the snapshot has failed; the job goes on, and an older one of that name is as before.
         """
         lineage = self.lineage
         if lineage is None or not lineage.takes_snapshots:
             raise JobStateError(f"{self._name} has no processing_guarantee, so its state cannot be exported")
+        if self.suspension is None:
+            error = await (self._cancel_with_export(name) if cancel else self._export_running(name))
+            if error is not None:
+                kind = JobStateError if error == STOPPED else ShmjetError
+                raise kind(f"no snapshot {name!r} of {self._name}: {error}")
         if self.suspension is not None:
             await self._export_suspended(lineage, name)
             if cancel:
                 self.cancel()
-        else:
-            verb = "export a snapshot of"
-            starts = cancel and self.status in _BEFORE_RUNNING
-            if (self.status is not JobStatus.RUNNING and not starts) or self._is_ending:
-                raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
-            if not starts and (self._stopping_for_wish or self._next is not Next.END):
-                raise JobStateError(f"{self._name} is being stopped; cannot {verb} it")
-            outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-            if cancel:
-                self._ask_for(Wish(then=Next.END, graceful=True, name=name, exported=outcome), verb)
-            else:
-                self._attempt.take_snapshot(SnapshotRequest(name=name), lambda error: _settle(outcome, error))
-            error = await outcome
-            if error is not None:
-                kind = JobStateError if error == STOPPED else ShmjetError
-                raise kind(f"no snapshot {name!r} of {self._name}: {error}")
+        if cancel:  # the next thing is often a new version of the job, under the same name
+            await self._changes.until(lambda: self.status.is_terminal, EXPORT_WAIT_S)
         exported = lineage.exported(name)
         if exported is None:
             raise ShmjetError(f"snapshot {name!r} was removed as soon as it was there")
         return snapshot_row(exported)
+
+    async def _cancel_with_export(self, name: str) -> str | None:
+        """End the run with a snapshot, as soon as it runs; return what went wrong."""
+        verb = "export a snapshot of"
+        if self.status not in _BEFORE_RUNNING and (self._stopping_for_wish or self._next is not Next.END):
+            raise JobStateError(f"{self._name} is being stopped; cannot {verb} it")
+        outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._ask_for(Wish(then=Next.END, graceful=True, name=name, exported=outcome), verb)
+        return await outcome
+
+    async def _export_running(self, name: str) -> str | None:
+        """Save an attempt under a name, as soon as one runs; return what went wrong, None as well when it is suspended
+        meanwhile."""
+        while True:
+            if not await self._changes.until(lambda: not self._will_run, EXPORT_WAIT_S):
+                late = f"is {self._state}, and has not run for {EXPORT_WAIT_S:.0f} s"
+                raise JobStateError(f"{self._name} {late}; cannot export a snapshot of it")
+            if self.suspension is not None:
+                return None
+            if self.status is not JobStatus.RUNNING or self._is_ending:
+                raise JobStateError(f"{self._name} is {self._state}; cannot export a snapshot of it")
+            if self._stopping_for_wish:
+                raise JobStateError(f"{self._name} is being stopped; cannot export a snapshot of it")
+            outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+            self._attempt.take_snapshot(SnapshotRequest(name=name), partial(_settle, outcome))
+            error = await outcome
+            if error != STOPPED or not self._will_run:
+                return error
+
+    @property
+    def _will_run(self) -> bool:
+        """Whether an attempt starts, or another one or a suspension follows this one, without anyone doing more."""
+        if self.suspension is not None or self.status.is_terminal or self._is_ending:
+            return False
+        follows = self._stopping_for_wish and self._wish is not None and self._wish.then is not Next.END
+        fails = self._attempt.failure is not None
+        return self.status in _BEFORE_RUNNING or self._next is not Next.END or follows or fails
 
     async def _export_suspended(self, lineage: Lineage, name: str) -> None:
         """Give the last snapshot a name, in another thread: it may lie on a disk."""
@@ -483,6 +517,7 @@ class JobRun:
         if wish.exported is not None:
             if error is not None:
                 self._wish, self._stopping_for_wish = None, False
+                self._changes.tell()
         elif error is not None and attempt.status is JobStatus.RUNNING:
             attempt.cancel()
 
@@ -530,6 +565,7 @@ class JobRun:
             self._on_status(self)
         elif self._overdue:
             self._on_status(self)
+        self._changes.tell()
 
     def _export_comes_too_late(self) -> None:
         """Tell a client that waits for its export, for which no attempt is being stopped yet, that none will come."""
