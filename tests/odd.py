@@ -127,6 +127,13 @@ def deep() -> Exception:
     return error
 
 
+def half() -> Exception:
+    """Return one with text that UTF-8 has not, as the names of some files are."""
+    error = type("Caf\udce9", (Exception,), {})("caf\udce9")
+    error.add_note("in caf\udce9")
+    return error
+
+
 ODD: dict[str, Callable[[], BaseException]] = {
     "no exception": NoException,
     "exits when shown": ExitingText,
@@ -144,6 +151,7 @@ ODD: dict[str, Callable[[], BaseException]] = {
     "interrupt": lambda: KeyboardInterrupt("raised"),
     "generator": lambda: GeneratorExit("raised"),
     "memory": lambda: MemoryError("raised"),
+    "no Unicode": half,
     "large": lambda: ValueError("x" * 30_000_000),
 }
 """What makes each."""

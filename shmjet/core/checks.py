@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from shmjet.data.errors import ConfigError, DagError, ShmjetError
+from shmjet.data.sendable_text import is_sendable
 
 T = TypeVar("T")
 
@@ -84,10 +85,17 @@ def check_observable_name(where: str, value: Any) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_OBSERVABLE_NAME:
         most = f"a name of 1 to {LONGEST_OBSERVABLE_NAME} characters"
         raise TypeError(f"{where}: expected {most}, got {value!r:.80} ({type(value).__name__})")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise TypeError(f"{where}: the name {value!r} has characters that UTF-8 has not") from None
+    if not is_sendable(value):
+        raise TypeError(f"{where}: the name {value!r} has characters that UTF-8 has not")
+    return value
+
+
+def check_name(where: str, value: Any, error: type[ShmjetError] = ConfigError) -> str:
+    """Return a name of a job, vertex, stage or cluster, else raise `error`: not a text, empty, or not UTF-8."""
+    if not isinstance(value, str) or not value:
+        raise error(f"{where} must be a non-empty text, got {value!r}")
+    if not is_sendable(value):
+        raise error(f"{where} has characters that UTF-8 has not, got {value!r}")
     return value
 
 

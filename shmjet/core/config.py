@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shmjet.core.checks import check_at_least, not_yet, unknown_setting, with_known_settings
+from shmjet.core.checks import check_at_least, check_name, not_yet, unknown_setting, with_known_settings
 from shmjet.core.map_config import MapConfig
 from shmjet.core.secret import LONGEST, MEMBER_SECRET_FILE, SECRET_FILE, read_secret
 from shmjet.data.errors import ConfigError
@@ -245,9 +245,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _text(where: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{where} must be a non-empty text, got {value!r}")
-    return value
+    return check_name(where, value)
 
 
 def _optional_text(where: str, value: Any) -> str | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shmjet.core.checks import check_at_least, check_snapshot_name, not_yet, with_known_settings
+from shmjet.core.checks import check_at_least, check_name, check_snapshot_name, not_yet, with_known_settings
 from shmjet.core.config import MOST_PARTITIONS
 from shmjet.data.errors import ConfigError, PartitionCountError
 
@@ -179,8 +179,7 @@ class JobConfig:
         if not file.is_file():
             raise ConfigError(f"attach_file(): {str(path)!r} is not a file (looked at {file})")
         key = file.name if id is None else id
-        if not isinstance(key, str) or not key:
-            raise ConfigError(f"attach_file(): id must be a non-empty text, got {id!r}")
+        check_name("attach_file(): id", key)
         if self.attached_files.get(key, file) != file:
             raise ConfigError(f"attach_file(): id {key!r} is taken by {self.attached_files[key]}; pass another id=")
         self.attached_files[key] = file
@@ -207,7 +206,7 @@ def _boolean(where: str, value: Any) -> Any:
 def _text(where: str, value: Any) -> Any:
     if value is not None and (not isinstance(value, str) or not value):
         raise ConfigError(f"{where} must be a non-empty text or None, got {value!r}")
-    return value
+    return None if value is None else check_name(where, value)
 
 
 def _snapshot_name(where: str, value: Any) -> Any:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from shmjet.core.checks import check_int
+from shmjet.core.checks import check_int, check_name
 from shmjet.core.processor import Processor, ProcessorMetaSupplier, ProcessorSupplier, SupplierLike, made_by
 from shmjet.data.errors import DagError
 
@@ -32,9 +32,7 @@ class Vertex:
     """
 
     def __init__(self, name: str, supplier: VertexSupplier, local_parallelism: int = -1) -> None:
-        if not isinstance(name, str) or not name:
-            raise DagError(f"a vertex's name must be a non-empty text, got {name!r}")
-        self.name = name
+        self.name = check_name("a vertex's name", name, DagError)
         self.supplier: VertexSupplier = _checked_supplier(name, supplier)
         self.local_parallelism = local_parallelism
 

@@ -22,6 +22,7 @@ import msgspec
 from shmjet.core import JobFailedError, MemberLostError, RestartableError, WorkerLostError
 from shmjet.data import code_pickling
 from shmjet.data.errors import BatchError, locate
+from shmjet.data.sendable_text import sendable
 from shmjet.execution.foreign_errors import attempt, is_exception, name_of, notes_of, text_of
 from shmjet.execution.messages import Failure, Frame
 from shmjet.host.process_limits import NO_PROCESS
@@ -101,7 +102,8 @@ def _user_frames(error: BaseException) -> list[Frame]:
         file = summary.filename
         if file.startswith(_NOT_THE_USERS):
             continue
-        frames.append(Frame(file, summary.lineno or 0, summary.name, (summary.line or "").strip()))
+        line = sendable((summary.line or "").strip())
+        frames.append(Frame(sendable(file), summary.lineno or 0, sendable(summary.name), line))
     if len(frames) > _MAX_FRAMES:
         frames = [*frames[:2], *frames[-(_MAX_FRAMES - 2) :]]
     return frames

@@ -1,5 +1,7 @@
 """Reading exceptions of the user's, each part of which may be code of the user's that raises, lies or exits.
 
+Texts that come out of here can be sent (`shmjet.data.sendable_text`).
+
 `str(error)` runs `__str__`, an attribute may be a property, and assigning one runs `__setattr__`. Any of them may raise
 `SystemExit` too. Nothing in here raises, with one exception: in the main thread of a program Ctrl-C stays Ctrl-C.
 """
@@ -12,6 +14,8 @@ import traceback
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeGuard, TypeVar
+
+from shmjet.data.sendable_text import sendable
 
 T = TypeVar("T")
 
@@ -54,7 +58,7 @@ def name_of(error: object) -> str:
         is_plain = module in ("builtins", "__main__") or module.startswith("shmjet.")
         return qualname if is_plain else f"{module}.{qualname}"
 
-    return attempt(name, lambda _: str(type.__dict__["__name__"].__get__(type(error))))
+    return sendable(attempt(name, lambda _: str(type.__dict__["__name__"].__get__(type(error)))))
 
 
 def text_of(error: object) -> str:
@@ -105,4 +109,5 @@ def _slot(name: str) -> Any:
 
 
 def _cut(text: str) -> str:
+    text = sendable(text)
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} … ({len(text) - MOST_TEXT:,} more characters)"

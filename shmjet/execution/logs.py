@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shmjet.core.context import MetaSupplierContext, ProcessorContext, SupplierContext
+from shmjet.data.sendable_text import sendable
 from shmjet.execution.foreign_errors import traceback_text
 from shmjet.execution.messages import LogSubscription
 from shmjet.host.terminal_text import clean
@@ -153,20 +154,24 @@ class SendingHandler(logging.Handler):
             _, raised, trace = record.exc_info
             error = "" if raised is None else traceback_text(raised, trace).rstrip("\n")
         sent = SentRecord(
-            record.name,
+            sendable(record.name),
             record.levelno,
             _cut(record.getMessage()),
             record.created,
             os.getpid(),
-            record.threadName or "",
-            record.pathname,
+            sendable(record.threadName or ""),
+            sendable(record.pathname),
             record.lineno,
-            record.funcName or "",
+            sendable(record.funcName or ""),
             None if error is None else _cut(error),
             None if record.stack_info is None else _cut(record.stack_info),
             self._worker,
             *subject,
-            {key: value for key, value in vars(record).items() if key not in _PLAIN and isinstance(value, _SIMPLE)},
+            {
+                sendable(key): sendable(value) if isinstance(value, str) else value
+                for key, value in vars(record).items()
+                if key not in _PLAIN and isinstance(value, _SIMPLE)
+            },
         )
         data = self._encoder.encode(sent)
         if self._relay is not None:
@@ -201,4 +206,5 @@ def send_through(handler: SendingHandler, level: int, root_level: int) -> None:
 
 
 def _cut(text: str) -> str:
+    text = sendable(text)
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} … ({len(text) - _MOST_TEXT:,} more characters)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from shmjet.core.checks import check_int
+from shmjet.core.checks import check_int, check_name
 from shmjet.data.errors import PlanError
 from shmjet.data.suggestions import unknown_attribute
 from shmjet.pipeline.pipeline import Pipeline
@@ -75,10 +75,9 @@ class Stage:
         A stage that has the name without `set_name` gets a number; if both are named so, this one gets it.
 
         Raises:
-            PlanError: the name is not a str, or it is empty.
+            PlanError: the name is not a str, is empty, or has characters that UTF-8 has not.
         """
-        if not isinstance(name, str) or not name:
-            raise PlanError(f"stage {self.name!r}: set_name() takes a non-empty text, got {name!r}")
+        check_name(f"stage {self.name!r}: the name given to set_name()", name, PlanError)
         self.pipeline._change(self.node_id, name=name, is_named=True)
         return self
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from shmjet.core.dag import DAG
 from shmjet.core.job import JobConfig
 from shmjet.data.errors import PlanError
+from shmjet.data.sendable_text import sendable
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.definitions import SinkDef, SourceDef, StreamSourceDef
 
@@ -129,10 +130,11 @@ class Pipeline:
 
     def _unique(self, name: str, but: int = -1) -> str:
         taken = {node.name for node in self._nodes if node.id != but}
-        found, number = name, 1
+        stem = sendable(name)  # it may come from a file
+        found, number = stem, 1
         while found in taken:
             number += 1
-            found = f"{name}-{number}"
+            found = f"{stem}-{number}"
         return found
 
     def _check_own(self, name: str, stage: Stage) -> None:

@@ -125,6 +125,24 @@ def test_a_very_long_message_is_cut(
     assert record.getMessage().endswith("more characters)")
 
 
+def test_a_message_that_is_no_unicode_is_shown_as_python_writes_it(
+    jet: JetInstance, caplog: pytest.LogCaptureFixture, mapping: Callable[..., DAG]
+) -> None:
+    def say(x: int) -> int:
+        try:
+            raise ValueError("caf\udce9")
+        except ValueError:
+            logging.getLogger("users.half").exception("in %s", "caf\udce9", extra={"place": "caf\udce9"})
+        return x
+
+    caplog.clear()
+    jet.new_job(mapping(say, [1])).run(60)
+    (record,) = [record for record in caplog.records if record.name == "users.half"]
+    text = logging.Formatter("%(message)s at %(place)s").format(record)
+    assert text.startswith(r"in caf\udce9 at caf\udce9")
+    assert text.endswith(r"ValueError: caf\udce9")
+
+
 def run_program(body: str, **environment: str) -> str:
     """Run a program and return what it wrote to standard error."""
     program = f"""

@@ -95,6 +95,7 @@ def test_a_wrong_text_names_field_and_variable(monkeypatch, field, text):
     ("field", "value", "text"),
     [
         ("cluster_name", "", "non-empty text"),
+        ("storage", "/data/caf\udce9", "characters that UTF-8 has not"),
         ("cores", 0, "must be at least 1, got 0"),
         ("cores", True, "must be an integer"),
         ("cores", "4", "must be an integer, got '4'"),

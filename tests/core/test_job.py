@@ -26,6 +26,7 @@ def test_defaults_are_those_of_the_documentation():
     [
         ("name", "", "must be a non-empty text or None"),
         ("name", 3, "must be a non-empty text or None"),
+        ("name", "caf\udce9", "has characters that UTF-8 has not"),
         ("processing_guarantee", "exactly_once", "must be one of ProcessingGuarantee.NONE"),
         ("snapshot_interval", 0, "must be a number of seconds above 0"),
         ("snapshot_interval", float("nan"), "above 0"),
@@ -89,6 +90,8 @@ def test_files_are_attached_under_their_name_or_an_id(tmp_path):
         config.attach_file(tmp_path)
     with pytest.raises(ConfigError, match="id must be a non-empty text"):
         config.attach_file(first, id="")
+    with pytest.raises(ConfigError, match="id has characters that UTF-8 has not"):
+        config.attach_file(first, id="caf\udce9")
 
 
 def test_two_configs_share_nothing(tmp_path):

@@ -40,9 +40,9 @@ def test_a_wrong_supplier_is_refused_with_advice(supplier, text):
         Vertex("v", supplier)
 
 
-@pytest.mark.parametrize("name", ["", None, 7])
+@pytest.mark.parametrize("name", ["", None, 7, "caf\udce9"])
 def test_a_name_is_a_non_empty_text(name):
-    with pytest.raises(DagError, match="non-empty text"):
+    with pytest.raises(DagError, match=r"non-empty text|UTF-8 has not"):
         Vertex(name, Processor)
 
 

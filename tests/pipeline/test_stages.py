@@ -72,8 +72,15 @@ def test_a_wrong_parallelism_is_refused_by_the_stages_name(stage: BatchStage[int
 
 
 def test_a_wrong_name_is_refused(stage: BatchStage[int]) -> None:
-    with pytest.raises(PlanError, match=r"stage 'numbers': set_name\(\) takes a non-empty text, got ''"):
+    with pytest.raises(PlanError, match=r"stage 'numbers': the name given to set_name\(\) must be a non-empty text"):
         stage.set_name("")
+    with pytest.raises(PlanError, match="has characters that UTF-8 has not, got 'caf"):
+        stage.set_name("caf\udce9")
+
+
+def test_a_stage_that_is_named_after_a_file_has_a_name_that_can_be_sent() -> None:
+    stage = Pipeline().read_from(sources.files("/data/caf\udce9"))
+    assert stage.name == r"files(caf\udce9)"
 
 
 @pytest.mark.parametrize(

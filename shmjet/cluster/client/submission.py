@@ -15,6 +15,7 @@ from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.cluster.protocol import Submission
 from shmjet.core import DAG, Edge, JobConfig, Vertex
 from shmjet.data.code_pickling import dumps
+from shmjet.data.sendable_text import sendable
 from shmjet.execution.code import code_of
 from shmjet.execution.messages import JobShape
 from shmjet.execution.plan import describe
@@ -124,7 +125,7 @@ def _twin(thing: T) -> T:
 
 def attachments_of(config: JobConfig) -> dict[str, str]:
     """Return where a member is to have the files attached to a job, relative to the job's folder, by their ids."""
-    return {key: f"{number}/{path.name}" for number, (key, path) in enumerate(config.attached_files.items())}
+    return {key: f"{number}/{sendable(path.name)}" for number, (key, path) in enumerate(config.attached_files.items())}
 
 
 def pieces_of(config: JobConfig) -> Iterator[tuple[str, int, bytes]]:

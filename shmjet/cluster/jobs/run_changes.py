@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class RunChanges:
-    """Wakes those that wait for a change of one run."""
+    """Wakes the coroutines that wait for a change of one run."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []

@@ -11,6 +11,7 @@ import os
 import sys
 
 from shmjet.data.errors import ShmjetError
+from shmjet.data.sendable_text import sendable
 
 
 class StartReport:
@@ -35,7 +36,7 @@ class StartReport:
         """Say what comes now, as it follows "it was": "opening its port" for example."""
         from shmjet.cluster.settings import Starting
 
-        self._tell(Starting(doing))
+        self._tell(Starting(sendable(doing)))
 
     def up(self, folder: str, uuid: str, address: str) -> None:
         """Say that the member serves."""
@@ -49,12 +50,12 @@ class StartReport:
         from shmjet.cluster.settings import StartFailed
 
         if isinstance(error, ShmjetError):
-            answer = StartFailed(str(error), type(error).__name__)
+            answer = StartFailed(sendable(str(error)), type(error).__name__)
         else:
             from shmjet.host.process_limits import lack_text
 
             text = lack_text(error) if isinstance(error, Exception) else str(error)
-            answer = StartFailed(f"{type(error).__name__}: {text}")
+            answer = StartFailed(sendable(f"{type(error).__name__}: {text}"))
         if self._ready < 0:
             from shmjet.host.terminal_text import clean
 
