@@ -7,11 +7,12 @@ from a method of the user. Must not know what is pickled.
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pickle import PickleBuffer
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -44,3 +45,17 @@ def dumps(obj: object, buffer_callback: Callable[[PickleBuffer], object] | None 
     stream = io.BytesIO()
     CodePickler(stream, 5, buffer_callback=buffer_callback).dump(obj)
     return stream.getvalue()
+
+
+@contextlib.contextmanager
+def modules_by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Have functions and classes of these modules pickled by value."""
+    already = set(cloudpickle.list_registry_pickle_by_value())
+    added = [module for module in modules if module.__name__ not in already]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)

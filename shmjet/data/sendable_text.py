@@ -1,6 +1,6 @@
 """Text that can be sent: names of files, and what users put into errors and logs, may hold half a surrogate pair.
 
-Python reads a byte of a file's name that is no UTF-8 as such a half (`os.fsdecode`). UTF-8 has none, so no message
+Python reads a byte of a file's name that is not UTF-8 as such a half (`os.fsdecode`). UTF-8 has none, so no message
 could carry it.
 """
 

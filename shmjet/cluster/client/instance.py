@@ -21,6 +21,7 @@ from shmjet.cluster.client.execution import Execution
 from shmjet.cluster.client.execution_control import ExecutionControl
 from shmjet.cluster.client.grid_access import GridAccess
 from shmjet.cluster.client.job import Job
+from shmjet.cluster.client.job_description import JobDescription, closed, opened
 from shmjet.cluster.client.job_starter import JobStarter
 from shmjet.cluster.client.known_executions import KnownExecutions
 from shmjet.cluster.client.log_levels import levels
@@ -87,6 +88,8 @@ class JetInstance:
 
     def __init__(self, config: JetConfig, home: Backend) -> None:
         self._config = config
+        self.key = opened(self)
+        """By which its jobs find it again after they were pickled; for them."""
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._known = KnownExecutions()
@@ -140,8 +143,8 @@ class JetInstance:
         """Make a job; nothing runs before `execute` or `run`.
 
         Args:
-            dag: what to run, a DAG or a pipeline; later changes of it do not matter.
-            config: how to run it; later changes of it do not matter either.
+            dag: what to run, a DAG or a pipeline; later changes of it do not matter. Or a job that was unpickled.
+            config: how to run it; later changes of it do not matter either. By default that of an unpickled job.
 
         Raises:
             DagError: the DAG is not valid, or empty.
@@ -177,7 +180,8 @@ class JetInstance:
         return job
 
     def _new_job(self, dag: DAG | Planned, config: JobConfig | None, *, joins: bool = False) -> Job:
-        config = JobConfig() if config is None else config
+        if config is None:
+            config = dag.config if isinstance(dag, JobDescription) else JobConfig()
         check_job(config)
         config = copy.copy(config)
         if not isinstance(dag, DAG):
@@ -453,6 +457,7 @@ class JetInstance:
             self._closed = True
             self._maps.refuse()
         _open.discard(self)
+        closed(self.key)
         atexit.unregister(self._at_exit)
         if os.getpid() != self._pid:  # a forked child's copy: the instance is the parent's
             return

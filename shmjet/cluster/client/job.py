@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError
 from typing import Any, Protocol
 
 from shmjet.cluster.client.execution import Execution, ExecutionRunner
+from shmjet.cluster.client.job_description import JobDescription, job_again, pickled
 from shmjet.cluster.client.snapshot import Snapshot
 from shmjet.cluster.client.status_listeners import StatusListeners
 from shmjet.cluster.lifecycle_messages import SuspensionCause
@@ -27,13 +28,16 @@ PROGRESS_VARIABLE = "SHMJET_PROGRESS"
 class JobRunner(ExecutionRunner, Protocol):
     """What a job needs of its instance."""
 
+    @property
+    def key(self) -> str: ...
     def execute(self, job: Job, *, patient: bool, timeout: float | None = None) -> Execution: ...
 
 
 class Job:
     """What to run and how: made by `new_job`; runs when it is executed, as often as wanted.
 
-    Attributes speak of the latest execution.
+    Attributes speak of the latest execution. A pickle of it holds what to run and how, and none of its executions:
+    where its instance is open it becomes another job of that one, elsewhere a `JobDescription` for `new_job`.
 
     Example:
         >>> with shmjet.new_instance() as jet:               # doctest: +SKIP
@@ -85,6 +89,11 @@ class Job:
     def config(self) -> JobConfig:
         """A copy of its config; changing it does not change the job."""
         return copy.copy(self._config)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._graph is None:
+            raise TypeError(f"{self!r} was not made from a DAG or pipeline by this client, which cannot pickle it")
+        return job_again, (pickled(JobDescription(self._graph, self._config)), self._runner.key, self.joins)
 
     def take_submission(self) -> Any:
         """Return what the member has to be told before the first execution, None when it knows; for the instance."""

@@ -9,12 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import cloudpickle
-
 from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.cluster.protocol import Submission
 from shmjet.core import DAG, Edge, JobConfig, Vertex
-from shmjet.data.code_pickling import dumps
+from shmjet.data.code_pickling import dumps, modules_by_value
 from shmjet.data.sendable_text import sendable
 from shmjet.execution.code import code_of
 from shmjet.execution.messages import JobShape
@@ -150,18 +148,11 @@ def _pieces(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _pickle_code(dag: DAG, shape: JobShape, config: JobConfig) -> bytes:
     """Pickle a DAG's code, that of the config's modules by value."""
-    modules = config.modules
-    already = set(cloudpickle.list_registry_pickle_by_value())
-    added = [module for module in modules if module.__name__ not in already]
-    for module in added:
-        cloudpickle.register_pickle_by_value(module)
     try:
-        return dumps(code_of(dag, shape))
+        with modules_by_value(config.modules):
+            return dumps(code_of(dag, shape))
     except Exception as error:
         raise _explain(dag, error) from error
-    finally:
-        for module in added:
-            cloudpickle.unregister_pickle_by_value(module)
 
 
 def _explain(dag: DAG, error: Exception) -> Exception:
