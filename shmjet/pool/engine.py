@@ -30,6 +30,7 @@ from shmjet.pool.blocks import blocks
 from shmjet.pool.dispatcher import STUCK_NS, Dispatcher, Failed
 from shmjet.pool.functions import Functions
 from shmjet.pool.future import TaskFuture, log_error
+from shmjet.pool.initializer_globals import InitializerGlobals
 from shmjet.pool.layout import INITIALIZER, Layout
 from shmjet.pool.results import Done, Results, fail, resolve
 from shmjet.pool.worker import PoolSettings
@@ -77,7 +78,8 @@ class Engine:
 
         fill_standard_descriptors()
 
-        prepared = None if initializer is None else b"".join(dumps_by_value((initializer, initargs)))
+        named = InitializerGlobals(initializer)
+        prepared = None if initializer is None else b"".join(dumps_by_value((initializer, initargs, named.names)))
         authkey = bytes(multiprocessing.process.current_process().authkey)
         settings = pickle.dumps(PoolSettings(len(cores), spin_ns, prepared, authkey, most_tasks, list(sys.path)), 5)
         self.lock = threading.RLock()
@@ -86,7 +88,7 @@ class Engine:
         self._on_end = on_end
         self._arena = Arena.create(layout.size, label="pool")
         self._bell = Doorbell(self._arena.memory, 0)
-        self._functions = Functions()
+        self._functions = Functions(named.rebound)
         self._closing = False
         self._ended = False
         self._heard = -1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
@@ -28,11 +29,15 @@ class Function:
 
     `number` is 0 for a function that travels with every call. `estimate` is how long a call takes in ns, None before
     the first has ended; of a chunk of `map` it is one item's share. `item_bytes` is the size of an item of `map`.
+    `rebound` names globals that it does not get from the initializer.
     """
 
-    __slots__ = ("_seen", "estimate", "fn", "item_bytes", "number", "pickled")
+    __slots__ = ("_seen", "estimate", "fn", "item_bytes", "number", "pickled", "rebound")
 
-    def __init__(self, fn: Any, number: int, pickled: bytes, seen: list[Any] | None) -> None:
+    def __init__(
+        self, fn: Any, number: int, pickled: bytes, seen: list[Any] | None, rebound: Sequence[str] = ()
+    ) -> None:
+        self.rebound = rebound
         self.fn = fn
         self.number = number
         self.pickled = pickled
@@ -56,9 +61,15 @@ class Function:
 
 
 class Functions:
-    """All functions of a pool, by identity. Not for two threads at once."""
+    """All functions of a pool, by identity. Not for two threads at once.
 
-    def __init__(self) -> None:
+    Args:
+        rebound: says of a function that travels by value which globals of the initializer have been bound to something
+            else (`initializer_globals`).
+    """
+
+    def __init__(self, rebound: Callable[[object], Sequence[str]] = lambda _: ()) -> None:
+        self._rebound = rebound
         self._known: OrderedDict[int, Function] = OrderedDict()
         self._loose: OrderedDict[Any, Function] = OrderedDict()
         self._next = 1
@@ -77,8 +88,9 @@ class Functions:
             del self._known[id(fn)]
         elif not _is_plain(fn):
             return self._loose_one(fn), 0
-        seen = _references(fn) if _goes_by_value(fn) else None
-        function = Function(fn, self._next, b"".join(dumps_by_value(fn)), seen)
+        seen = _references(fn) if goes_by_value(fn) else None
+        rebound = () if seen is None else self._rebound(fn)
+        function = Function(fn, self._next, b"".join(dumps_by_value(fn)), seen, rebound)
         self._next += 1
         self._known[id(fn)] = function
         if found is not None:
@@ -105,7 +117,8 @@ def _is_plain(fn: Any) -> bool:
     return isinstance(fn, BuiltinFunctionType) and isinstance(fn.__self__, ModuleType)
 
 
-def _goes_by_value(fn: Any) -> bool:
+def goes_by_value(fn: Any) -> bool:
+    """Whether it is a function that travels by value."""
     return isinstance(fn, FunctionType) and not _internals._should_pickle_by_reference(fn)
 
 
@@ -121,9 +134,25 @@ def _references(fn: FunctionType, known: set[int] | None = None) -> list[Any]:
     namespace = fn.__globals__
     found.extend(namespace.get(name) for name in _names(fn.__code__))
     for other in found[3:]:
-        if isinstance(other, FunctionType) and id(other) not in known and _goes_by_value(other):
+        if isinstance(other, FunctionType) and id(other) not in known and goes_by_value(other):
             known.add(id(other))
             found.extend(_references(other, known))
+    return found
+
+
+def globals_named_by(fn: FunctionType) -> set[str]:
+    """Return the names that a function by value, and such functions of its module to which it refers, may look up."""
+    found: set[str] = set()
+    left, known = [fn], {id(fn)}
+    while left:
+        names = _names(left.pop().__code__)
+        found.update(names)
+        for other in map(fn.__globals__.get, names):
+            if not isinstance(other, FunctionType) or other.__globals__ is not fn.__globals__:
+                continue
+            if id(other) not in known and goes_by_value(other):
+                known.add(id(other))
+                left.append(other)
     return found
 
 
@@ -138,5 +167,5 @@ def _names(code: CodeType) -> list[str]:
 
 def parts_of(function: Function | None, with_path: bool) -> list[Buffer]:
     """Return the payload that brings a worker a function, or `sys.path` alone."""
-    pickled = None if function is None else function.pickled
-    return dumps_by_value((pickled, list(sys.path) if with_path else None))
+    pickled, rebound = (None, ()) if function is None else (function.pickled, function.rebound)
+    return dumps_by_value((pickled, rebound, list(sys.path) if with_path else None))

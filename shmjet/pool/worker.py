@@ -16,6 +16,7 @@ from typing import Any, Final
 from shmjet._native import Claims, Codec, Doorbell, Poller, RingConsumer, RingProducer
 from shmjet.execution.foreign_errors import attempt, is_exception, name_of, text_of, traceback_text
 from shmjet.pool import layout as records
+from shmjet.pool.initializer_globals import WorkerGlobals
 from shmjet.pool.layout import CELLS, HEAD, INITIALIZER, Layout
 from shmjet.pool.payload import PLAIN, from_file, from_record, size_of, to_file
 from shmjet.ring.frames import KIND_DONE
@@ -71,6 +72,7 @@ class PoolWorker:
         self._room = [Poller([], [self._results])]
         self._ran = 0
         self._called: Callable[..., Any] | None = None
+        self._globals: WorkerGlobals | None = None
 
     def running(self) -> tuple[int, Callable[..., Any] | None]:
         """Return the number of the running task and what it calls; 0 and None when there is none."""
@@ -105,8 +107,9 @@ class PoolWorker:
     def _initialize(self, pickled: bytes) -> bool:
         self._claims.take(INITIALIZER)  # it has as long as a task has
         try:
-            initializer, arguments = loads(pickled)
+            initializer, arguments, names = loads(pickled)
             initializer(*arguments)
+            self._globals = WorkerGlobals(initializer, names)
         except BaseException as error:
             self._send(records.KIND_NOT_UP, 0, 0, _text_of(error))
             return False
@@ -186,6 +189,8 @@ class PoolWorker:
             else:
                 called, *arguments = arguments
                 self._called = called
+                if self._globals is not None:
+                    self._globals.give(called)
             value = called(*arguments, **keywords)
             del called, arguments, keywords
         except BaseException as error:
@@ -199,6 +204,8 @@ class PoolWorker:
         del content
         results: list[Any] = []
         call = self._called = self._functions[function] if fixed is None else fixed
+        if self._globals is not None and fixed is not None:
+            self._globals.give(fixed)  # it comes with its own copy each time
         try:
             _call_with_all(call, columns, results)
         except BaseException as error:
@@ -229,13 +236,16 @@ class PoolWorker:
         if bad is not None:
             self._functions[number] = _Unusable(bad)
             return
-        function, path = content
+        function, rebound, path = content
         if path is not None:
             sys.path[:] = path
         if function is None:
             return
         try:
-            self._functions[number] = loads(function)
+            loaded = loads(function)
+            if self._globals is not None:
+                self._globals.give(loaded, rebound)
+            self._functions[number] = loaded
         except ModuleNotFoundError as error:
             text = (
                 f"{error.msg}: a task's function refers to it, and the workers cannot import it; extend sys.path, or "
