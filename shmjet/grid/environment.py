@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import lmdb
 
 from shmjet.grid.errors import GridError, GridFullError
+from shmjet.host.process_limits import lack_text
 
 Result = TypeVar("Result")
 if TYPE_CHECKING:
@@ -141,6 +142,9 @@ class Environment:
                         metasync=False,
                         meminit=False,
                     )
+                except lmdb.DiskError as error:
+                    text = lack_text(OSError(errno.ENOSPC, str(error)))
+                    raise GridError(f"cannot open the store in {self.folder}: {text}") from error
                 except (lmdb.Error, OSError) as error:
                     raise GridError(
                         f"cannot open the store in {self.folder}: {error}; it needs {self.map_size} bytes of address "

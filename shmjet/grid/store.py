@@ -45,6 +45,7 @@ from shmjet.grid.pickles import ObjectCodec
 from shmjet.grid.sweeping import EVENTS, NamesIn, garbage, sweep
 from shmjet.grid.table import Table
 from shmjet.grid.times import Uses
+from shmjet.host.process_limits import lack_text
 
 ENVIRONMENTS_OF_A_CLUSTER = 8
 """The same on all members, however many cores they have: clients go on with the store of another one."""
@@ -323,7 +324,7 @@ def _make(create: Callable[[Path], None], path: Path) -> None:
     try:
         create(path)
     except OSError as error:
-        raise GridError(f"no room for an empty store of maps and lists in {path.parent}: {error}") from error
+        raise GridError(f"no room for an empty store of maps and lists in {path.parent}: {lack_text(error)}") from error
 
 
 def _reserve(path: Path, size: int) -> None:
@@ -332,7 +333,7 @@ def _reserve(path: Path, size: int) -> None:
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, size)
     except OSError as error:
-        raise GridError(f"no room for an empty store of maps and lists in {path.parent}: {error}") from error
+        raise GridError(f"no room for an empty store of maps and lists in {path.parent}: {lack_text(error)}") from error
 
 
 def _after_fork() -> None:

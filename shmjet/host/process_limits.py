@@ -1,4 +1,4 @@
-"""Which limit keeps a process, a thread or a descriptor from being made, in words."""
+"""Which limit keeps a process, a thread, a descriptor or a file from being made, in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def lack_text(error: Exception) -> str:
     """Return an error's text with the limit that is the reason for it, as far as that can be told.
 
     Args:
-        error: from making a process, a thread or a descriptor.
+        error: from making a process, a thread, a descriptor or a file.
     """
     number = getattr(error, "errno", None)
     is_thread = isinstance(error, RuntimeError) and "thread" in str(error)
@@ -21,6 +21,11 @@ def lack_text(error: Exception) -> str:
         most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
         allowed = "no limit of its own" if most == resource.RLIM_INFINITY else f"RLIMIT_NPROC {most}"
         return f"{error}; this user has as many processes and threads as it may ({allowed}): raise {NO_PROCESS}"
+    if number == errno.EFBIG:
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        return f"{error}; a file of this process may have {most} bytes: raise RLIMIT_FSIZE (`ulimit -f`)"
+    if number == errno.ENOSPC:
+        return f"{error}; the file system is full, or has no inode left: see `df` and `df -i`"
     if number in (errno.EMFILE, errno.ENFILE):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"{error}; this process may have {most} descriptors open: raise RLIMIT_NOFILE (`ulimit -n`)"

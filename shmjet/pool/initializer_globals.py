@@ -39,7 +39,7 @@ class InitializerGlobals:
         return list(self._were)
 
     def rebound(self, fn: object) -> list[str]:
-        """Return the names of those that the client has bound to something else, for a function of that namespace."""
+        """Return which of these globals of a function the client has bound to something else."""
         namespace = self._namespace
         if namespace is None or not isinstance(fn, FunctionType) or fn.__globals__ is not namespace:
             return []
@@ -60,7 +60,7 @@ class WorkerGlobals:
         self._names = frozenset(names)
 
     def give(self, called: object, rebound: Iterable[str] = ()) -> None:
-        """Give a function, or the function of a partial or method, the globals, but those that were rebound."""
+        """Give a function, or the function of a partial or method, these globals, except the rebound ones."""
         theirs = _own_globals(_function_of(called))
         ours = self._namespace
         if theirs is None or ours is None or theirs is ours or theirs.get("__name__") != ours.get("__name__"):

@@ -203,13 +203,10 @@ def _anonymous_segment(size: int, later: int, label: str, reason: OSError) -> in
     except OSError as error:
         os.close(fd)
         raise _no_memory(size, label, reason, error) from error
-    _log.warning(
-        "arena %r: /dev/shm has no room for %d bytes (%s); using anonymous memory instead. "
-        "Enlarge /dev/shm (docker run --shm-size=...) or lower ring_memory.",
-        label,
-        size,
-        reason.strerror or reason,
-    )
+    text = "arena %r: /dev/shm has no room for %d bytes (%s); using anonymous memory instead."
+    if reason.errno in (errno.ENOSPC, errno.ENOMEM):
+        text += " Enlarge /dev/shm (docker run --shm-size=...) or lower ring_memory."
+    _log.warning(text, label, size, reason.strerror or reason)
     return fd
 
 

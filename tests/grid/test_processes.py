@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import pytest
 
 from shmjet.grid import Grid, GridError, GridFullError
@@ -319,3 +320,14 @@ def test_a_value_of_a_hundred_megabytes_goes_in_and_out(folder: Path) -> None:
         assert jet["large"] == value
         assert jet.pop("large") == value
         assert list((folder / "blobs").iterdir()) == []
+
+
+def test_a_store_for_which_a_file_system_has_no_room_names_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise lmdb.DiskError("No space left on device")
+
+    monkeypatch.setattr(lmdb, "open", refuse)
+    with pytest.raises(GridError, match="No space left on device; the file system is full, or has no inode left"):
+        Grid.create(tmp_path / "grid", 3)
