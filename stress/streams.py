@@ -8,8 +8,9 @@ files then, and in those of their late items, is what the interpreter of `tests/
 job counts the numbers of an `item_stream` in windows from the first second to the last: no number is missing.
 
 Meanwhile workers and carriers are killed (-9), and jobs are restarted (gracefully and not), suspended and resumed, and
-cancelled with an export from which another job goes on. Member and workers may grow by less than 0.5 MB a minute once
-they are warm; runs of less than five minutes are too short for a slope, there the member may grow by 60 MB in all.
+cancelled with an export from which another job goes on. The member and what workers have in use may grow by less than
+0.5 MB a minute once they are warm; runs of less than five minutes are too short for a slope, there the member may grow
+by 60 MB in all.
 
 Usage: stress/streams.py [--count SECONDS] [--seed S] [--ci] [--only KIND] [--verbose]        (--ci: 40 seconds)
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import os
 import random
 import shutil
@@ -33,7 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _growth import Growth
+from _growth import Growth, in_use
 from _stress import (
     HANG_S,
     Options,
@@ -50,6 +52,7 @@ from _stress import (
 
 import shmjet
 from shmjet import (
+    DAG,
     JetConfig,
     JetInstance,
     JobConfig,
@@ -57,13 +60,19 @@ from shmjet import (
     JobStatus,
     Pipeline,
     ProcessingGuarantee,
+    Processor,
+    ProcessorContext,
+    WorkerLostError,
     aggregate_ops,
+    between,
+    processors,
     session,
     sinks,
     sliding,
     sources,
     tumbling,
 )
+from shmjet.core import Outbox
 from tests.time import interpreter
 from tests.time.interpreter import Event
 
@@ -81,7 +90,10 @@ PAUSE_S = 1.5
 JOB_S = 240.0
 """Seconds that a job may take after its last event is due."""
 LONG_S = 300.0
-WARM_S = 15.0
+ASK_S = 5.0
+"""Seconds between two looks at what workers have in use."""
+WARM_S = 60.0
+"""Seconds until a worker is warm: it has seen jobs of all kinds then."""
 SLOPE = 0.5
 """Megabytes a minute."""
 MOST_MB = 60.0
@@ -413,6 +425,17 @@ def gaps_in(folder: Path) -> str:
     return ""
 
 
+class InUse(Processor):
+    """Tells what its worker has in use."""
+
+    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
+        self.outbox = outbox
+
+    def complete(self) -> bool:
+        gc.collect()
+        return self.outbox.offer((os.getpid(), in_use()))
+
+
 # -- the soak --------------------------------------------------------------------------------------------------------
 
 
@@ -428,6 +451,8 @@ class Soak:
         self.kinds: Counter[str] = Counter()
         self.growth = Growth()
         self.next_seed = options.seed
+        self.spares_one = False
+        """Whether only the first worker is killed, so that another one grows old: in the second half of the run."""
 
     def run(self, seconds: float) -> None:
         """Keep jobs running and disturbed for so long."""
@@ -435,7 +460,7 @@ class Soak:
         config = JobConfig(name=COUNTED, processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE, snapshot_interval=0.1)
         numbers = self.jet.new_job(numbers_pipeline(self.folder), config)
         running = numbers.execute()
-        next_trouble, next_sample = start + PAUSE_S, start
+        next_trouble, next_sample, next_question = start + PAUSE_S, start, start
         while (now := time.monotonic() - start) < seconds or self.jobs:
             watch(6 * JOB_S)
             while now < seconds and len(self.jobs) < SIDE_BY_SIDE:
@@ -444,8 +469,12 @@ class Soak:
                 self.disturb(self.rng.choice([*self.jobs, numbers]))
                 next_trouble = time.monotonic() + self.rng.expovariate(1 / PAUSE_S)
             if now + start > next_sample and now < seconds:
-                self.options.say(self.growth.sample(now, self.jet.cluster.members[0].workers))
+                self.options.say(self.growth.sample(now, ()))
                 next_sample = now + start + 0.5
+            self.spares_one = now > seconds / 2
+            if now + start > next_question and now < seconds:
+                self.ask(now)
+                next_question = time.monotonic() + ASK_S
             for job in [job for job in self.jobs if job.execution.done() or time.time() > job.ends + JOB_S]:
                 self.jobs.remove(job)
                 self.judge(job)
@@ -459,6 +488,19 @@ class Soak:
                 running.result(HANG_S)
             self.tally.check(not (wrong := gaps_in(self.folder)), f"numbers: {wrong}")
         self.check_memory(seconds)
+
+    def ask(self, at: float) -> None:
+        """Ask workers what they have in use; a worker that was killed just now is left out."""
+        dag = DAG()
+        told = dag.new_vertex("in use", InUse)
+        dag.edge(between(told, dag.new_vertex("list", processors.write_list("in use"))))
+        with contextlib.suppress(WorkerLostError):
+            self.jet.new_job(dag).run(HANG_S)
+        found = self.jet.get_list("in use")
+        for pid, size in found:
+            self.growth.workers[pid].append((at, size))
+            self.options.say(f"{at:.1f} s: worker {pid} has {size:.2f} MB in use")
+        found.clear()
 
     def begin(self) -> None:
         """Start a job of a random kind."""
@@ -501,7 +543,8 @@ class Soak:
             pass
 
     def _worker(self, _: Any) -> None:
-        kill(self.rng.choice(self.jet.cluster.members[0].workers))
+        workers = self.jet.cluster.members[0].workers
+        kill(workers[0] if self.spares_one else self.rng.choice(workers))
 
     def _carrier(self, _: Any) -> None:
         workers = set(self.jet.cluster.members[0].workers)
@@ -546,8 +589,8 @@ class Soak:
         """See whether anything grows."""
         floors = self.growth.floors(self.growth.client, seconds)
         rise = floors[-1][1] - floors[0][1]
-        for points in self.growth.workers.values():  # a worker is warm when it has seen jobs of all kinds
-            points[:] = [point for point in points if point[0] >= points[0][0] + WARM_S]
+        for points in self.growth.workers.values():
+            points[:] = [point for point in points if point[0] >= max(points[0][0] + WARM_S, seconds / 2)]
         member, worker = self.growth.client_slope(seconds), self.growth.worker_slope()
         if seconds >= LONG_S:
             for who, slope in (("the member", member), ("a worker", worker)):
