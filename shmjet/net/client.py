@@ -90,10 +90,14 @@ class LinkClient:
                 caller's.
         """
         ours, theirs = socket.socketpair()
-        program = f"import sys; sys.path.insert(0, {_ROOT!r}); from shmjet.net.link_main import main; main({{fd}})"
+        program = (  # whatever holds its imports up must not keep it alive without its member
+            f"import sys; sys.path.insert(0, {_ROOT!r})\n"
+            f"from shmjet.host.child_process import die_with_parent; die_with_parent({os.getpid()})\n"
+            f"from shmjet.net.link_main import main; main({theirs.fileno()})"
+        )
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", program.format(fd=theirs.fileno())],
+                [sys.executable, "-P", "-c", program],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 process_group=0,

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import signal
 import socket
 from pathlib import Path
 
 from shmjet._native import short_slice
-from shmjet.host.child_process import die_with_parent, name_process
+from shmjet.host.child_process import name_process
 from shmjet.host.stacks import offer_stacks
 from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.net.link import Link
@@ -26,9 +25,8 @@ def main(fd: int) -> None:
     """Be a link.
 
     Args:
-        fd: a Unix socket to the member, which is the parent of this process.
+        fd: a Unix socket to the member, which is the parent of this process, and with which it ends.
     """
-    die_with_parent(os.getppid())
     short_slice(_SLICE_NS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(format=_FORMAT, level=logging.INFO)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -80,6 +81,7 @@ def test_a_member_that_waits_for_its_link_shows_its_processes(
     starting = StartingMember(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush"))
     eventually(lambda: marker.exists() and marker.read_text())
     link = int(marker.read_text())
+    watched = os.pidfd_open(link)
     monkeypatch.setattr(member_start, "START_S", 0.0)
     with pytest.raises(ShmjetError) as caught:
         starting.wait()
@@ -87,6 +89,7 @@ def test_a_member_that_waits_for_its_link_shows_its_processes(
     assert "it was opening its port on 127.0.0.1:0 (state " in text
     assert re.search(rf"Its processes: .*\(pid {link}, [a-z]+", text)
     assert "most recent call first" in text
+    assert has_ended_soon(watched), "the link goes on without its member"
 
 
 def test_a_member_that_waits_for_its_storage_names_it(
@@ -183,11 +186,14 @@ def test_a_member_that_comes_up_ends_with_the_process_that_started_it(
     finally:
         client.kill()
         client.wait()
-    try:
-        import select
+    assert has_ended_soon(member), "the member goes on without the process that started it"
 
-        poller = select.poll()
-        poller.register(member, select.POLLIN)
-        assert poller.poll(60_000), "the member goes on without the process that started it"
+
+def has_ended_soon(process: int) -> bool:
+    """Wait for the end of a process, and close its descriptor."""
+    poller = select.poll()
+    poller.register(process, select.POLLIN)
+    try:
+        return bool(poller.poll(60_000))
     finally:
-        os.close(member)
+        os.close(process)
