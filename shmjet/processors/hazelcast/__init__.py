@@ -1,0 +1,1 @@
+"""Sources and sinks for the maps and lists of a Hazelcast cluster elsewhere, by the official Python client."""
