@@ -82,7 +82,7 @@ def jar() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of this host that nobody listens on now, below those that the kernel deals out by itself."""
+    """Return ports of this host that no process listens on now, below the ports that the kernel deals out by itself."""
     ports: list[int] = []
     while len(ports) < count:
         port = random.SystemRandom().randrange(15_000, 32_000)

@@ -35,7 +35,7 @@ def remote_map(
         is given, one is not callable, or `config` is of another type. ConfigError: the client does not take an option.
 
     A value that the client cannot write, None among them, makes the job fail with a `ProcessorError`, as a cluster that
-    is not found does; one that is lost and not found again has the job restarted, by `RestartableError`.
+    is not found does. A cluster that is lost and not found again has the job restarted, by `RestartableError`.
 
     Example:
         >>> remote_map("lengths", "10.0.0.7:5701", key_fn=lambda word: word, value_fn=len).name

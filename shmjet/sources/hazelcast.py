@@ -43,8 +43,8 @@ def remote_map(name: str, config: Any = None, *, predicate: Any = None, projecti
         ModuleNotFoundError: the client is not installed. TypeError: `name` is not a non-empty string, or `config` or a
         predicate of another type. ConfigError: the client does not take an option.
 
-    A cluster that is not found makes the job fail with a `ProcessorError`; one that is lost and not found again has it
-    restarted, by `RestartableError`.
+    A cluster that is not found makes the job fail with a `ProcessorError`. A cluster that is lost and not found again
+    has the job restarted, by `RestartableError`.
 
     Example:
         >>> remote_map("orders", "10.0.0.7:5701").name

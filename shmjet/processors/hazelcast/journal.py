@@ -29,16 +29,27 @@ _ENOUGH: Final = 2048
 """Events after which `read` returns."""
 
 
+class _Place(NamedTuple):
+    """A position in a partition: the cluster whose journal it is in, and the next sequence."""
+
+    cluster: str
+    sequence: int
+
+
 class _Came(NamedTuple):
+    """An answer, for a place, and the cluster that was there when it came."""
+
     partition: int
-    asked: int
+    asked: _Place
+    cluster: str
     future: Any
 
 
 class RemoteJournalProcessor(TimedSource):
     """Emits a `MapEvent` for each change.
 
-    A partition's own sequences are its position. What the journal does not have any more is told as lost.
+    A partition's own sequences are its position, together with the cluster's identity: a cluster that has lost all its
+    members begins to count anew. What the journal does not have any more is told as lost.
 
     Args:
         name: of the map.
@@ -60,7 +71,7 @@ class RemoteJournalProcessor(TimedSource):
     def start(self, context: ProcessorContext) -> None:
         """Connect, and ask how far the journals reach."""
         self._what = f"remote map {self._name!r}"
-        self._saved: dict[int, int] = {}
+        self._saved: dict[int, _Place] = {}
         self._came: deque[_Came] = deque()
         self._wake_up = wake_up_in(context)
         self._connection = connect(context, self._settings, self._what)
@@ -73,8 +84,10 @@ class RemoteJournalProcessor(TimedSource):
             failure = self._failure(error)
             self.close()
             raise failure from None
-        self._sequences: dict[int, int] = {}
+        self._places: dict[int, _Place] = {}
         self._lost: list[tuple[int, MapEvent]] = []
+        self._told: set[str] = set()
+        """Clusters of which it was logged that their journals are others than the journals read before."""
         self._is_reading = False
         self.read_again = 0.0
 
@@ -92,12 +105,12 @@ class RemoteJournalProcessor(TimedSource):
         self._lost = []
         taken = 0
         while self._came and taken < _ENOUGH:
-            partition, asked, future = self._came.popleft()
-            events = self._events(partition, asked, future)
+            came = self._came.popleft()
+            events = self._events(came)
             if events:
                 taken += len(events)
-                runs.append(self._run(partition, events))
-            self._ask(partition)
+                runs.append(self._run(came.partition, events))
+            self._ask(came.partition)
         self.read_again = 0.0 if self._came or self._lost else math.inf
         return runs
 
@@ -116,57 +129,70 @@ class RemoteJournalProcessor(TimedSource):
         for partition, bounds in self._bounds.items():
             if partition in self._saved:
                 self._go_on(partition, self._saved[partition], bounds)
-            elif partition not in self._sequences:
-                self._sequences[partition] = bounds.oldest if self._start == "oldest" else bounds.newest + 1
+            elif partition not in self._places:
+                sequence = bounds.oldest if self._start == "oldest" else bounds.newest + 1
+                self._places[partition] = _Place(self._cluster(), sequence)
         self._saved = {}
 
-    def _go_on(self, partition: int, sequence: int, bounds: Any) -> None:
-        """Go on at a sequence; at the oldest event if the journal does not have it, or is another one by now."""
-        is_another = sequence > bounds.newest + 1
-        if is_another:
+    def _cluster(self) -> str:
+        from shmjet.processors.hazelcast.protocol import cluster_id
+
+        assert self._connection is not None
+        return cluster_id(self._connection.client)
+
+    def _go_on(self, partition: int, place: _Place, bounds: Any) -> None:
+        """Go on at a place; at the oldest event if the journal does not have it, or is another one by now."""
+        cluster, sequence = self._cluster(), place.sequence
+        is_another = place.cluster != cluster or sequence > bounds.newest + 1
+        if is_another and cluster not in self._told:
+            self._told.add(cluster)
             self.context.logger.warning(
-                "%s, partition %d: the journal ends at %d and was read up to %d: the map was destroyed, or its members "
-                "were all lost; what is there now is read from its beginning",
-                *(self._what, partition, bounds.newest, sequence - 1),
+                "%s: partition %d was read up to %d of a journal that is gone: the map was destroyed, or all members "
+                "were lost; what is there now is read from its beginning, in other partitions too",
+                *(self._what, partition, sequence - 1),
             )
         if is_another or bounds.oldest > sequence:
             missing = 0 if is_another else bounds.oldest - sequence
             self._lost.append((partition, _lost(partition, sequence, missing)))
             sequence = bounds.oldest
-        self._sequences[partition] = sequence
+        self._places[partition] = _Place(cluster, sequence)
 
-    def _events(self, partition: int, asked: int, future: Any) -> list[MapEvent]:
-        """Return the events of a reply. Where the member was lost there are none, and it is asked again."""
+    def _events(self, came: _Came) -> list[MapEvent]:
+        """Return the events of an answer. Where the member was lost there are none, and it is asked again."""
         from hazelcast.errors import OperationTimeoutError
 
+        partition, asked = came.partition, came.asked
         try:
-            changes = future.result()
+            changes = came.future.result()
         except OperationTimeoutError:  # it has waited for a change for so long that the client does not repeat it
             return []
         except Exception as error:
             raise self._failure(error) from None
-        if changes.first < asked:  # the member had nothing at this place, and has begun with the next change
+        if came.cluster != asked.cluster or changes.first < asked.sequence:
+            # It is another journal, which had nothing at this place, maybe, and has begun with its next change.
             [bounds] = self._bounds_now(partition)
             self._go_on(partition, asked, bounds)
             return []
         events = [
             MapEvent(kind, key, old, new, partition, sequence) for kind, key, old, new, sequence in changes.events
         ]
-        if changes.first > asked:
-            events.insert(0, _lost(partition, asked, changes.first - asked))
-        self._sequences[partition] = changes.following
+        if changes.first > asked.sequence:
+            events.insert(0, _lost(partition, asked.sequence, changes.first - asked.sequence))
+        self._places[partition] = _Place(asked.cluster, changes.following)
         return events
 
     def _ask(self, partition: int) -> None:
-        from shmjet.processors.hazelcast.protocol import read_journal
+        from shmjet.processors.hazelcast.protocol import cluster_id, read_journal
 
-        sequence = self._sequences[partition]
+        assert self._connection is not None
+        client = self._connection.client
+        place = self._places[partition]
 
         def arrived(future: Any) -> None:  # in a thread of the client
-            self._came.append(_Came(partition, sequence, future))
+            self._came.append(_Came(partition, place, cluster_id(client), future))
             self._wake_up()
 
-        read_journal(self._map, partition, sequence, AT_ONCE).add_done_callback(arrived)
+        read_journal(self._map, partition, place.sequence, AT_ONCE).add_done_callback(arrived)
 
     def _bounds_now(self, partition: int) -> list[Any]:
         try:
@@ -191,15 +217,20 @@ class RemoteJournalProcessor(TimedSource):
         return self._connection.failure(error)
 
     def saved_positions(self) -> Iterable[tuple[Any, Any]]:
-        """Return the next sequence of each partition."""
+        """Return the place in each partition."""
         if not self._is_reading:
             self._settle_positions()
-        return [(BroadcastKey(("journal", self.context.global_index)), tuple(self._sequences.items()))]
+        positions = tuple((partition, *place) for partition, place in self._places.items())
+        return [(BroadcastKey(("journal", self.context.global_index)), positions)]
 
     def restore_positions(self, entries: list[tuple[Any, Any]]) -> None:
         """Take how far the processors have read."""
-        for _, sequences in entries:
-            self._saved.update((partition, at) for partition, at in sequences if partition in self._bounds)
+        for _, positions in entries:
+            self._saved.update(
+                (partition, _Place(cluster, sequence))
+                for partition, cluster, sequence in positions
+                if partition in self._bounds
+            )
 
     def close(self) -> None:
         """End the client; requests that wait at members end with it."""

@@ -74,6 +74,11 @@ class Changes(NamedTuple):
     following: int
 
 
+def cluster_id(client: Any) -> str:
+    """Return the identity of the cluster that a client is in, or was last: another one when all members were lost."""
+    return str(client._connection_manager._cluster_id)
+
+
 def fetch_entries(proxy: Any, partition: int, pointers: Pointers, count: int) -> Any:
     """Ask for a `Page` of (key, value) pairs of a partition. Returns a future.
 

@@ -67,7 +67,7 @@ class PagedReader(BulkProcessor):
         raise NotImplementedError
 
     def restored_shares(self, saved: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the shares of this processor with where to go on, of those that all processors have saved."""
+        """Return the shares of this processor with where to go on, out of the shares of all processors."""
         raise NotImplementedError
 
     def ask(self, share: Any, position: Any) -> Any:
@@ -192,7 +192,7 @@ class RemoteMapReader(PagedReader):
         return fetch_with_query(self._map, share, position, PAGE, projection, predicate)
 
     def page(self, share: Any, position: Any, answer: Any) -> tuple[list[Any], Any]:
-        """Return its entries; None, which a projection may give, is no item."""
+        """Return its entries; None, which a projection may give, is left out."""
         items, following = answer
         if self._projection is not None:
             items = [item for item in items if item is not None]

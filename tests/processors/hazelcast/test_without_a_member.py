@@ -180,7 +180,7 @@ def test_a_cluster_that_is_not_there_is_told_with_the_reason(monkeypatch: pytest
         import logging
 
         try:
-            raise ConnectionRefusedError("nobody there")
+            raise ConnectionRefusedError("connection refused")
         except OSError:
             logging.getLogger("hazelcast.internal").warning("cannot connect", exc_info=True)
         raise hazelcast.errors.IllegalStateError("Unable to connect to any cluster")
@@ -190,7 +190,7 @@ def test_a_cluster_that_is_not_there_is_told_with_the_reason(monkeypatch: pytest
         driver_of(sinks.remote_map("m", ["a:1", "b:2"]))
     assert str(raised.value) == (
         f"vertex 'v': remote map 'm': cannot connect to cluster 'dev' at a:1, b:2 within {CONNECT_TIMEOUT:g} s: "
-        "ConnectionRefusedError: nobody there"
+        "ConnectionRefusedError: connection refused"
     )
 
 
