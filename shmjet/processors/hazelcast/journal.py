@@ -78,6 +78,7 @@ class RemoteJournalProcessor(TimedSource):
         count = self._connection.partition_count
         self._partitions = list(range(context.global_index, count, context.total_parallelism))
         try:
+            self._connection.client.lifecycle_service.add_listener(lambda state: self._wake_up())
             self._map = self._connection.client.get_map(self._name)
             self._bounds = dict(zip(self._partitions, self._asked_bounds(self._partitions), strict=True))
         except Exception as error:
@@ -106,11 +107,15 @@ class RemoteJournalProcessor(TimedSource):
         taken = 0
         while self._came and taken < _ENOUGH:
             came = self._came.popleft()
+            if came.asked is not self._places[came.partition]:
+                continue  # it was asked anew since
             events = self._events(came)
             if events:
                 taken += len(events)
                 runs.append(self._run(came.partition, events))
             self._ask(came.partition)
+        if not self._came and self._cluster() != self._read_cluster:  # what the old one has answered counts
+            self._begin_anew()
         self.read_again = 0.0 if self._came or self._lost else math.inf
         return runs
 
@@ -120,8 +125,20 @@ class RemoteJournalProcessor(TimedSource):
 
     def _begin_reading(self) -> None:
         self._is_reading = True
+        self._read_cluster = self._cluster()
         self._settle_positions()
         for partition in self._partitions:
+            self._ask(partition)
+
+    def _begin_anew(self) -> None:
+        """Go on in the journals of a cluster that has lost all its members.
+
+        A request that has waited since before gets only what comes after it has reached the new cluster.
+        """
+        self._read_cluster = self._cluster()
+        gone = [partition for partition in self._partitions if self._places[partition].cluster != self._read_cluster]
+        for partition, bounds in zip(gone, self._bounds_now(gone), strict=True):
+            self._go_on(partition, self._places[partition], bounds)
             self._ask(partition)
 
     def _settle_positions(self) -> None:
@@ -170,7 +187,7 @@ class RemoteJournalProcessor(TimedSource):
             raise self._failure(error) from None
         if came.cluster != asked.cluster or changes.first < asked.sequence:
             # It is another journal, which had nothing at this place, maybe, and has begun with its next change.
-            [bounds] = self._bounds_now(partition)
+            [bounds] = self._bounds_now([partition])
             self._go_on(partition, asked, bounds)
             return []
         events = [
@@ -194,9 +211,9 @@ class RemoteJournalProcessor(TimedSource):
 
         read_journal(self._map, partition, place.sequence, AT_ONCE).add_done_callback(arrived)
 
-    def _bounds_now(self, partition: int) -> list[Any]:
+    def _bounds_now(self, partitions: Sequence[int]) -> list[Any]:
         try:
-            return self._asked_bounds([partition])
+            return self._asked_bounds(partitions)
         except Exception as error:
             raise self._failure(error) from None
 

@@ -392,3 +392,22 @@ def test_what_another_language_has_written_asks_for_a_serializer(member: Hazelca
     with pytest.raises(shmjet.ProcessorError, match="compact_serializers"):
         ignorant.complete(())
     ignorant.processor.close()
+
+
+def test_the_journals_of_a_cluster_that_was_lost_whole_are_read_from_their_beginning(
+    jet: shmjet.JetInstance, member: HazelcastMember, client: Any
+) -> None:
+    for number in range(5):
+        client.get_map("changes lost").put("a", number).result()
+    [driver] = drivers_of(sources.remote_map_journal("changes lost", member.config), 1)
+    read_some(driver, lambda: len(driver.output) == 5)
+    member.kill()
+    member.start()
+    other = hazelcast.HazelcastClient(**member.config)
+    other.get_map("changes lost").put("a", "anew").result()  # fewer changes than were read before
+    other.shutdown()
+    read_some(driver, lambda: len(driver.output) == 5 + PARTITIONS + 1)
+    close([driver])
+    new = driver.output[5:]
+    assert [event[:4] for event in new if event.kind != "lost"] == [("added", "a", None, "anew")]
+    assert sorted(event.partition for event in new if event.kind == "lost") == list(range(PARTITIONS))
