@@ -70,6 +70,7 @@ class EntryCodec:
         self._pairs = msgspec.msgpack.Decoder(list[tuple[Any, Any]], ext_hook=self._extension)
         self._value = msgspec.msgpack.Decoder(tuple[msgspec.Raw, Any], ext_hook=self._extension)
         self._keys = msgspec.msgpack.Decoder(list[tuple[Any, msgspec.Raw]], ext_hook=self._extension)
+        self._parts = msgspec.msgpack.Decoder(list[Any], ext_hook=self._extension)
         self._plain = msgspec.msgpack.Decoder(Any, ext_hook=self._extension)
         self._names = msgspec.msgpack.Decoder(list[Any], ext_hook=_name_of_blob)
         self._local = threading.local()
@@ -132,6 +133,19 @@ class EntryCodec:
             BlobVanishedError: one of them has been replaced or removed, and its blob with it.
         """
         return self._decode_all(self._pairs, stored)
+
+    def columns(self, data: list[bytes], at: int = 0) -> tuple[list[Any], list[Any]]:
+        """Return the keys of stored entries, and their values; raises as `pairs`.
+
+        Args:
+            data: each ends with an entry.
+            at: where that begins.
+        """
+        at += 1  # behind the byte that says that two values follow
+        with without_collector():
+            packed = _ARRAY_OF.pack(_ARRAY_32, 2 * len(data)) + b"".join([stored[at:] for stored in data])
+            parts = self._parts.decode(packed)
+        return parts[::2], parts[1::2]
 
     def value(self, stored: bytes) -> Any:
         """Return the value of one stored entry; raises as `pairs`."""

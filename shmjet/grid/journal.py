@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import compress, repeat
-from operator import itemgetter
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.grid.blobs import BlobVanishedError
@@ -26,6 +26,10 @@ from shmjet.grid.log import Piece
 
 Position = tuple[int, dict[int, int]]
 """Of one log: the incarnation of the map there, 0 if it was not there, and the next sequence by partition."""
+
+Moments = np.ndarray[Any, np.dtype[np.uint64]]
+"""When events were written, by the clock of their store."""
+_NO_MOMENTS: Moments = np.zeros(0, np.uint64)
 
 _KINDS = {ADDED: "added", UPDATED: "updated", REMOVED: "removed"}
 STARTS = ("oldest", "latest")
@@ -84,7 +88,9 @@ class _Place:
         self.is_behind = bool(self.read)
         """Whether events may come that have been handed out by another reader."""
         self.has_more = False
-        self.waiting: list[_Waiting] = []
+        self.events: list[MapEvent] = []
+        self.moments = _NO_MOMENTS
+        """Of `events`, which wait."""
         self.seen: int | None = None
         """The last write after which there was nothing new."""
 
@@ -93,21 +99,36 @@ class _Place:
         """Whether there is certainly nothing new."""
         return self.seen is not None and self.log.last_write() == self.seen
 
-    def hand_out(self, until: int | None) -> list[_Waiting]:
-        """Return what waits, up to a moment."""
-        if until is None or self.waiting[-1][0] <= until:
-            out, self.waiting, self.handed = self.waiting, [], dict(self.read)
-            return out
-        count = bisect_right(self.waiting, until, key=_moment)
-        out, self.waiting = self.waiting[:count], self.waiting[count:]
-        self.handed.update((event[4], event[5] + (event[6] or 1)) for _, event in out)
-        return out
+    def hand_out(self, until: int | None) -> tuple[list[MapEvent], Moments]:
+        """Return what waits, up to a moment, and the moments."""
+        events, moments = self.events, self.moments
+        if until is None or moments[-1] <= until:
+            self.events, self.moments, self.handed = [], _NO_MOMENTS, dict(self.read)
+            return events, moments
+        count = int(np.searchsorted(moments, until, "right"))
+        self.events, self.moments = events[count:], moments[count:]
+        self.handed.update((event[4], event[5] + (event[6] or 1)) for event in events[:count])
+        return events[:count], moments[:count]
 
 
-_Waiting = tuple[int, MapEvent]
-_Head = tuple[int, int, int, int, int]
-"""What `EVENT` holds."""
-_moment: Any = itemgetter(0)
+class _Heads(NamedTuple):
+    """What events begin with, in columns."""
+
+    kinds: list[int]
+    partitions: list[int]
+    sequences: list[int]
+    moments: Moments
+    lengths: list[int]
+    """Bytes of the entries as they were before; empty where all are 0."""
+
+    @classmethod
+    def of(cls, events: list[bytes]) -> _Heads:
+        """Take them from stored events."""
+        heads = np.frombuffer(b"".join([event[:_HEAD] for event in events]), _HEADS)
+        kinds, partitions, sequences = (heads[name].tolist() for name in ("kind", "partition", "sequence"))
+        lengths = heads["length"]
+        moments = heads["moment"].astype(np.uint64)
+        return cls(kinds, partitions, sequences, moments, lengths.tolist() if lengths.any() else [])
 
 
 class JournalReader:
@@ -161,34 +182,48 @@ class JournalReader:
         places = self._places.values()
         for place in places:
             for _ in range(_PIECES_AT_ONCE):
-                if place.waiting or (place.is_still and not place.has_more):
+                if place.events or (place.is_still and not place.has_more):
                     break
                 self._read(place)
-        until = min((place.waiting[-1][0] for place in places if place.has_more and place.waiting), default=None)
-        out = [waiting for place in places if place.waiting for waiting in place.hand_out(until)]
-        out.sort(key=_moment)
-        return [event for _, event in out]
+        until = min((place.moments[-1] for place in places if place.has_more and place.events), default=None)
+        handed = [place.hand_out(until) for place in places if place.events]
+        if len(handed) == 1:
+            return handed[0][0]
+        if not handed:
+            return []
+        events = [event for some, _ in handed for event in some]
+        moments = np.concatenate([some for _, some in handed])
+        if bool((moments[:-1] <= moments[1:]).all()):
+            return events
+        return list(map(events.__getitem__, np.argsort(moments, kind="stable").tolist()))
 
     def _read(self, place: _Place) -> None:
         piece = place.log.read_log(place.number)
         self._check(place, piece)
-        heads = list(map(EVENT.unpack_from, piece.events))
-        moment = heads[0][3] if heads else 0
+        events = piece.events
+        heads = _Heads.of(events)
+        moment = heads.moments[:1] if events else np.zeros(1, np.uint64)
         for partition, oldest in sorted(piece.sequences.items()):
             expected = place.read.get(partition, 0)
             if oldest > expected:
                 lost = MapEvent("lost", None, None, None, partition, expected, oldest - expected)
-                place.waiting.append((moment, lost))
+                place.events.append(lost)
+                place.moments = np.concatenate([place.moments, moment])
                 place.read[partition] = oldest
-        events = piece.events
         if place.is_behind:
-            new = [place.read.get(head[1], 0) <= head[2] for head in heads]
-            heads, events = list(compress(heads, new)), list(compress(events, new))
+            known = place.read
+            events = [
+                event
+                for event, partition, sequence in zip(events, heads.partitions, heads.sequences, strict=True)
+                if known.get(partition, 0) <= sequence
+            ]
+            heads = _Heads.of(events)
             place.is_behind = piece.has_more
         if events:
-            _, partitions, sequences, moments, _ = zip(*heads, strict=True)
-            place.waiting += zip(moments, self._decoded(heads, events), strict=True)
-            place.read.update(zip(partitions, [sequence + 1 for sequence in sequences], strict=True))
+            place.events += self._decoded(heads, events)
+            place.moments = np.concatenate([place.moments, heads.moments])
+            last = dict(zip(heads.partitions, heads.sequences, strict=True))
+            place.read.update((partition, sequence + 1) for partition, sequence in last.items())
         place.number = piece.number + len(piece.events)
         place.has_more = piece.has_more
         place.seen = None if piece.has_more else piece.transaction
@@ -201,19 +236,19 @@ class JournalReader:
             raise GridError(f"{self._label} was destroyed while its journal was read; what came after is another one")
         place.incarnation = piece.incarnation
 
-    def _decoded(self, heads: list[_Head], events: list[bytes]) -> list[MapEvent]:
+    def _decoded(self, heads: _Heads, events: list[bytes]) -> list[MapEvent]:
         """Return events of which the heads have been read; no Python function runs for each."""
-        kinds, partitions, sequences, _, lengths = zip(*heads, strict=True)
+        kinds, partitions, sequences, _, lengths = heads
         try:
-            if not any(lengths):
-                keys, new_values = zip(*self._codec.pairs([event[_HEAD:] for event in events]), strict=True)
-                fields = (repeat("added"), keys, repeat(None), new_values, partitions, sequences, repeat(0))
+            if not lengths:
+                added, values = self._codec.columns(events, _HEAD)
+                fields = (repeat("added"), added, repeat(None), values, partitions, sequences, repeat(0))
                 return list(map(_make_event, zip(*fields, strict=False)))
             before = self._pairs([event[_HEAD : _HEAD + length] for event, length in zip(events, lengths, strict=True)])
             after = self._pairs([event[_HEAD + length :] for event, length in zip(events, lengths, strict=True)])
         except BlobVanishedError:
             if len(events) > 1:
-                return [self._decoded([head], [event])[0] for head, event in zip(heads, events, strict=True)]
+                return [self._decoded(_Heads.of([event]), [event])[0] for event in events]
             return [MapEvent("lost", None, None, None, partitions[0], sequences[0], 1)]
         old_keys, old_values = zip(*before, strict=True)
         new_keys, new_values = zip(*after, strict=True)
@@ -232,6 +267,8 @@ class JournalReader:
 
 
 _HEAD = EVENT.size
+_HEADS = np.dtype([("kind", "u1"), ("partition", ">u2"), ("sequence", ">u8"), ("moment", ">u8"), ("length", ">u4")])
+"""`EVENT`, for numpy."""
 _NOTHING = (None, None)
 _make_event: Callable[[tuple[Any, ...]], MapEvent] = partial(tuple.__new__, MapEvent)
 

@@ -141,6 +141,25 @@ OPERATIONS = st.lists(
 )
 
 
+def test_keys_and_values_of_all_kinds_come_back_from_a_journal(either: Any) -> None:
+    entries = {
+        "text": 1,
+        7: "seven",
+        2.5: b"bytes",
+        b"key": [1, {"a": None}],
+        ("t", 1): 1 + 2j,
+        2**70: 2**64,
+        "large": b"x" * 200_000,
+        "object": Path("/a"),
+        "nothing in it": [],
+        True: False,
+    }
+    jet = either.get_map("j")
+    jet.put_all(entries)
+    jet.put("ends", "later", ttl=3600)
+    assert replayed(all_of(jet)) == {**entries, "ends": "later"}
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(operations=OPERATIONS)
 def test_a_journal_read_from_its_start_is_the_map(folder: Path, operations: list[tuple[str, int, Any]]) -> None:
