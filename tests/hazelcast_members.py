@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -16,8 +17,7 @@ from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parents[1]
 POM = ROOT / "bench" / "peers" / "hazelcast" / "pom.xml"
-"""Says which version."""
-VERSION = "5.5.0"
+VERSION = re.findall(r"<artifactId>hazelcast</artifactId>\s*<version>(.+)</version>", POM.read_text())[0]
 _CACHED = Path.home() / ".m2" / "repository" / "com" / "hazelcast" / "hazelcast" / VERSION
 _FETCHED = ROOT / "build" / "hazelcast"
 _FETCH_S = 120
