@@ -36,7 +36,7 @@ _WIDEST: Final = 1 << 60
 """Numbers beyond are counted in Python's integers."""
 
 
-class Run(NamedTuple):
+class SortedRows(NamedTuple):
     """Some rows."""
 
     rows: Batch
@@ -61,7 +61,7 @@ class Pairs(NamedTuple):
 
     given: Rows
     """Which of the rows that were looked up."""
-    run: Run
+    run: SortedRows
     found: Rows
     """Which rows of the run."""
 
@@ -84,7 +84,7 @@ class StreamRows:
         self._within = within
         self.keeps_unmatched = keeps_unmatched
         self._kinds = StreamKinds()
-        self._runs: list[Run] = []
+        self._runs: list[SortedRows] = []
         self._next = 0
         self._limit = -(1 << 63)
 
@@ -128,11 +128,11 @@ class StreamRows:
                 whole = Batch.concat([self._kinds.of(batch) for batch in batches])
                 runs.append(self._made(whole, *map(np.concatenate, others)))
 
-    def _made(self, rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks) -> Run:
+    def _made(self, rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks) -> SortedRows:
         self._next += 1
         return _run(rows, numbers, stamps, matched, self._next)
 
-    def _may_join(self, one: Run, two: Run) -> bool:
+    def _may_join(self, one: SortedRows, two: SortedRows) -> bool:
         if one.rows.num_rows > 2 * two.rows.num_rows:
             return False
         is_small = one.rows.num_rows < LEAST_RUN
@@ -178,11 +178,11 @@ class StreamRows:
                 found |= stop > first
         return found
 
-    def _close(self, stamps: Stamps) -> list[Run]:
+    def _close(self, stamps: Stamps) -> list[SortedRows]:
         low, high = int(stamps.min()) - self._within, int(stamps.max()) + self._within
         return [run for run in self._runs if run.low <= high and low <= run.high]
 
-    def _near(self, runs: list[Run], numbers: Positions, stamps: Stamps) -> Iterator[Pairs]:
+    def _near(self, runs: list[SortedRows], numbers: Positions, stamps: Stamps) -> Iterator[Pairs]:
         for run in runs:
             first, stop = self._found(run, numbers, stamps)
             counts = np.maximum(stop - first, 0)
@@ -196,7 +196,7 @@ class StreamRows:
                     run.matched[rows] = True
                 yield Pairs(given, run, rows)
 
-    def _found(self, run: Run, numbers: Positions, stamps: Stamps) -> tuple[Rows, Rows]:
+    def _found(self, run: SortedRows, numbers: Positions, stamps: Stamps) -> tuple[Rows, Rows]:
         """Return the first place in a run of the rows that match each row, and the place after the last one."""
         span = run.high - run.low + 1
         edge = max(abs(int(stamps.min())), abs(int(stamps.max())), abs(run.low), abs(run.high)) + self._within
@@ -218,7 +218,7 @@ class StreamRows:
         return self._lasting_of(runs, self._limit, self._kinds.copy())
 
     @staticmethod
-    def _lasting_of(runs: list[Run], limit: int, kinds: StreamKinds) -> Iterator[tuple[int | None, Batch]]:
+    def _lasting_of(runs: list[SortedRows], limit: int, kinds: StreamKinds) -> Iterator[tuple[int | None, Batch]]:
         for run in runs:
             rows, _, _, matched = _lasting(run, limit)
             found = kinds.of(rows)
@@ -240,7 +240,7 @@ class StreamRows:
         self._runs = [_run(run.rows, places[run.numbers], run.stamps, run.matched, run.number) for run in self._runs]
 
 
-def _lasting(run: Run, limit: int) -> tuple[Batch, Positions, Stamps, Marks]:
+def _lasting(run: SortedRows, limit: int) -> tuple[Batch, Positions, Stamps, Marks]:
     """Return the rows of a run from a time on, with their keys, times and marks."""
     if run.low >= limit:
         return run.rows, run.numbers, run.stamps, run.matched
@@ -249,11 +249,11 @@ def _lasting(run: Run, limit: int) -> tuple[Batch, Positions, Stamps, Marks]:
     return take_rows(run.rows, rows), run.numbers[rows], run.stamps[rows], matched
 
 
-def _run(rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks, number: int) -> Run:
+def _run(rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks, number: int) -> SortedRows:
     low, high = int(stamps.min()), int(stamps.max())
     span = high - low + 1
     is_wide = max(abs(low), abs(high)) >= _WIDEST or (int(numbers.max()) + 1) * span >= _WIDEST
     kind: Any = object if is_wide else np.int64
     places = numbers.astype(kind) * span + (stamps.astype(kind) - low)
     order = np.argsort(places, kind="stable")
-    return Run(rows, numbers, stamps, low, high, places[order], order, matched, number)
+    return SortedRows(rows, numbers, stamps, low, high, places[order], order, matched, number)

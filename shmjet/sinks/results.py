@@ -12,7 +12,7 @@ from shmjet.data.html_tables import MOST_ROWS, note, section
 from shmjet.data.items_html import items_html
 from shmjet.host.bounded_call import NoAnswerError, call_within
 from shmjet.pipeline.definitions import SinkDef
-from shmjet.processors.general.collect import CollectSupplier, GivenRun, ResultSpool, Run
+from shmjet.processors.general.collect import CollectedResults, CollectSupplier, GivenResults, ResultSpool
 
 T = TypeVar("T")
 _GUARANTEE = ProcessingGuarantee.AT_LEAST_ONCE
@@ -103,7 +103,7 @@ class Results(SinkDef[T]):
 
         return as_table(as_batches(self, self.name))
 
-    def _latest(self) -> Run | GivenRun:
+    def _latest(self) -> CollectedResults | GivenResults:
         run = self._spool.run
         if run is None:
             raise ShmjetError(f"{self.name}: there are no results before the job is executed in this process")

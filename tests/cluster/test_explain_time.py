@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from shmjet import DAG, JetInstance, JobConfig, between, processors
 from shmjet.core.event_time import EventTimePolicy
-from shmjet.processors.time.timed_items import Run
+from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.processors.time.timed_source import TimedSource
 
 POLICY = EventTimePolicy(timestamp_fn=int, stride=10, timed=False)
@@ -25,9 +25,9 @@ class HalfSilent(TimedSource):
     def start(self, context: object) -> None:
         self.number = 0
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         self.number += 1
-        return [Run([self.number], 0)]
+        return [PartitionItems([self.number], 0)]
 
 
 class Silent(TimedSource):
@@ -35,7 +35,7 @@ class Silent(TimedSource):
 
     read_again = math.inf
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         return ()
 
 

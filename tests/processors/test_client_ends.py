@@ -12,7 +12,7 @@ import pytest
 
 from shmjet import ShmjetError
 from shmjet.processors.general.client_ends import ClientEnds
-from shmjet.processors.general.collect import Run
+from shmjet.processors.general.collect import CollectedResults
 
 
 class Address:
@@ -87,7 +87,7 @@ def test_an_end_that_cannot_be_opened_leaves_its_place_to_the_next() -> None:
 
 
 def test_results_end_while_the_interpreter_closes_their_descriptors(tmp_path: Path) -> None:
-    run = Run(str(tmp_path / "results"), Future())
+    run = CollectedResults(str(tmp_path / "results"), Future())
 
     class Closing:
         def accept(self) -> Any:

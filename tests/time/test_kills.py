@@ -24,7 +24,7 @@ from shmjet.processors.time.column_windows import (
     windows_of_columns,
 )
 from shmjet.processors.time.grouped_windows import GroupedSessions, grouped_by
-from shmjet.processors.time.timed_items import Run
+from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.processors.time.timed_source import TimedSource
 from tests.execution.snapshot_runs import Killed, SnapshotRun
 from tests.execution.snapshot_stages import RESULTS, Tally
@@ -71,13 +71,13 @@ class Shards(TimedSource):
     def start(self, context: Any) -> None:
         self._at: dict[Hashable, int] = {}
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         runs = []
         for partition, name in enumerate(self._own):
             at = self._at[name]
             some = SHARDS[name][at : at + 3]
             self._at[name] = at + len(some)
-            runs.append(Run([item for _, item in some], partition, [stamp for stamp, _ in some]))
+            runs.append(PartitionItems([item for _, item in some], partition, [stamp for stamp, _ in some]))
         self.ended = all(self._at[name] == len(SHARDS[name]) for name in self._own)
         return runs
 

@@ -48,7 +48,7 @@ class ResultSpool:
     """The results of the latest execution, in the client; they are gone when nothing refers to the spool any more."""
 
     def __init__(self) -> None:
-        self.run: Run | GivenRun | None = None
+        self.run: CollectedResults | GivenResults | None = None
         """None before the first execution."""
 
     def clear(self) -> None:
@@ -86,13 +86,13 @@ class CollectSupplier(ProcessorMetaSupplier):
             ShmjetError: the one before is still running.
         """
 
-        def opened() -> Run:
+        def opened() -> CollectedResults:
             spool = self._spool()
             if spool is not None:
                 spool.clear()
             open_list = getattr(execution, "open_list", None)  # a plain future has no cluster
             remote = None if open_list is None else open_list(name_of(self.address))
-            run = Run(self.address, execution, remote)
+            run = CollectedResults(self.address, execution, remote)
             if remote is not None:
                 run.listen(name_of(self.address))
             if spool is not None:
@@ -111,7 +111,7 @@ class CollectSupplier(ProcessorMetaSupplier):
         spool = self._spool()
         if spool is not None:
             spool.clear()
-            spool.run = GivenRun(read, error)
+            spool.run = GivenResults(read, error)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self.address}
@@ -125,8 +125,8 @@ def _no_spool() -> None:
     return None
 
 
-class GivenRun:
-    """The results of a job that has ended and ran elsewhere; they can be read as those of a `Run`.
+class GivenResults:
+    """The results of a job that has ended and ran elsewhere; they can be read as those of a `CollectedResults`.
 
     Args:
         read: gives the results from the beginning.
@@ -226,7 +226,7 @@ def _listener(address: str) -> socket.socket:
     return listener
 
 
-class Run:
+class CollectedResults:
     """The results of one execution: they can be read while it runs and afterwards, from the beginning each time.
 
     Args:

@@ -23,7 +23,7 @@ from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.host.memory_limits import process_memory
 from shmjet.processors.general.base import BulkProcessor, Supply
 from shmjet.processors.general.memory_size import memory_size
-from shmjet.processors.general.sorted_runs import FileRun, MemoryRun, NumberRun, Order, Run, drained, merge
+from shmjet.processors.general.sorted_runs import FileRun, MemoryRun, NumberRun, Order, SortedRun, drained, merge
 from shmjet.processors.general.spill_files import SPILL_SHARE, memory_share, spill_folder
 from shmjet.processors.general.state_keys import own_key
 
@@ -52,7 +52,7 @@ _LEAST_LEFT = 0.25
 class _RunWriter:
     """Runs that are being merged into one in a file. What is not written yet can be taken from the runs."""
 
-    def __init__(self, runs: list[Run], order: Order, slice_items: int, target: FileRun) -> None:
+    def __init__(self, runs: list[SortedRun], order: Order, slice_items: int, target: FileRun) -> None:
         self._runs = runs
         self._pieces = merge(runs, order, slice_items)
         self.target = target
@@ -68,7 +68,7 @@ class _RunWriter:
             items -= len(piece)
         return False
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SortedRun]:
         """Return the runs that together have everything: what is written, and what is left."""
         return [self.target, *self._runs]
 
@@ -115,7 +115,7 @@ class SortProcessor(BulkProcessor):
         self._older: list[FileRun | _RunWriter] = []  # in the order in which their items came
         self._spill: _RunWriter | None = None  # the last of these, while it is being written
         self._compaction: _RunWriter | None = None
-        self._merging: list[Run] = []  # at the end
+        self._merging: list[SortedRun] = []  # at the end
         self._piece: list[Any] = []  # merged last, and emitted in part
         self._piece_at = 0  # how many items were merged before
         self._codec: Codec | None = None
@@ -189,15 +189,15 @@ class SortProcessor(BulkProcessor):
         self._bytes = 0
         self._next_look = _LOOK
 
-    def _take_runs(self) -> list[Run]:
+    def _take_runs(self) -> list[SortedRun]:
         """Return what is in memory, and forget it."""
         numbers, self._numbers = self._numbers, None
-        runs: list[Run] = [NumberRun(numbers, self._items_in(self._limit / 16), self._reverse)] if numbers else []
+        runs: list[SortedRun] = [NumberRun(numbers, self._items_in(self._limit / 16), self._reverse)] if numbers else []
         runs += [MemoryRun(run) for run in self._runs]
         self._runs = []
         return runs
 
-    def _run_writer(self, runs: list[Run], level: int) -> _RunWriter:
+    def _run_writer(self, runs: list[SortedRun], level: int) -> _RunWriter:
         self._codec = self._codec or Codec()
         # A block of each file that is merged is in memory, decoded: all together a quarter of it.
         target = FileRun(spill_folder(self._folder), self._codec, self._items_in(self._limit / (4 * FAN_IN)), level)
@@ -247,8 +247,8 @@ class SortProcessor(BulkProcessor):
         self._merging = runs
         return chain.from_iterable(self._pieces())
 
-    def _older_runs(self) -> list[Run]:
-        runs: list[Run] = []
+    def _older_runs(self) -> list[SortedRun]:
+        runs: list[SortedRun] = []
         for each in self._older:
             runs += each.runs() if isinstance(each, _RunWriter) else [each]
         return runs
@@ -266,7 +266,7 @@ class SortProcessor(BulkProcessor):
         """Return all items that have not been emitted, in short lists, in an order that keeps equal items in theirs."""
         key = own_key(self.context)
         if self._finishing:
-            runs: list[Run] = [MemoryRun(self._piece[self.emission.drawn - self._piece_at :]), *self._merging]
+            runs: list[SortedRun] = [MemoryRun(self._piece[self.emission.drawn - self._piece_at :]), *self._merging]
         else:
             runs = self._older_runs()
         for run in runs:

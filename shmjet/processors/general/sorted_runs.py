@@ -83,7 +83,7 @@ class Descending:
         return bool(other.key < self.key)
 
 
-class Run(Protocol):
+class SortedRun(Protocol):
     """Items in order, to be taken from the front."""
 
     @property
@@ -111,23 +111,23 @@ class MemoryRun:
 
     @property
     def is_empty(self) -> bool:
-        """As `Run.is_empty`."""
+        """As `SortedRun.is_empty`."""
         return self._at >= len(self._items)
 
     def ahead(self, step: int) -> tuple[Any, bool]:
-        """As `Run.ahead`."""
+        """As `SortedRun.ahead`."""
         end = min(self._at + step, len(self._items))
         return self._items[end - 1], end < len(self._items)
 
     def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any], inclusive: bool) -> list[Any]:
-        """As `Run.take`."""
+        """As `SortedRun.take`."""
         bisect = bisect_right if inclusive else bisect_left
         start = self._at
         self._at = bisect(self._items, pivot, start, min(start + limit, len(self._items)), key=rank)
         return self._items[start : self._at]
 
     def left(self) -> Iterator[list[Any]]:
-        """As `Run.left`."""
+        """As `SortedRun.left`."""
         items = self._items
         for start in range(self._at, len(items), _LEFT_AT_ONCE):
             yield items[start : start + _LEFT_AT_ONCE]
@@ -152,22 +152,22 @@ class NumberRun:
 
     @property
     def is_empty(self) -> bool:
-        """As `Run.is_empty`."""
+        """As `SortedRun.is_empty`."""
         if self._block.is_empty:
             self._block = MemoryRun(self._sorter.take(self._items))
         return self._block.is_empty
 
     def ahead(self, step: int) -> tuple[Any, bool]:
-        """As `Run.ahead`."""
+        """As `SortedRun.ahead`."""
         item, more = self._block.ahead(step)
         return item, more or len(self._sorter) > 0
 
     def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any], inclusive: bool) -> list[Any]:
-        """As `Run.take`."""
+        """As `SortedRun.take`."""
         return self._block.take(limit, pivot, rank, inclusive)
 
     def left(self) -> Iterator[list[Any]]:
-        """As `Run.left`. When it has been drawn to its end, all is as before."""
+        """As `SortedRun.left`. When it has been drawn to its end, all is as before."""
         yield from self._block.left()
         self._sorter = yield from drained(self._sorter, self._reverse)
 
@@ -227,7 +227,7 @@ class FileRun:
 
     @property
     def is_empty(self) -> bool:
-        """As `Run.is_empty`; reads the next block when one is due."""
+        """As `SortedRun.is_empty`; reads the next block when one is due."""
         while self._block.is_empty:
             if self._next == len(self._blocks):
                 return True
@@ -241,7 +241,7 @@ class FileRun:
         return items
 
     def left(self) -> Iterator[list[Any]]:
-        """As `Run.left`."""
+        """As `SortedRun.left`."""
         yield from self._block.left()
         end = self._end
         for number in range(self._next, len(self._blocks)):
@@ -263,12 +263,12 @@ class FileRun:
         return items
 
     def ahead(self, step: int) -> tuple[Any, bool]:
-        """As `Run.ahead`."""
+        """As `SortedRun.ahead`."""
         item, more = self._block.ahead(step)
         return item, more or self._next < len(self._blocks)
 
     def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any], inclusive: bool) -> list[Any]:
-        """As `Run.take`."""
+        """As `SortedRun.take`."""
         return self._block.take(limit, pivot, rank, inclusive)
 
     def close(self) -> None:
@@ -276,7 +276,7 @@ class FileRun:
         self._file.close()
 
 
-def merge(runs: list[Run], order: Order, slice_items: int) -> Iterator[list[Any]]:
+def merge(runs: list[SortedRun], order: Order, slice_items: int) -> Iterator[list[Any]]:
     """Merge runs, lazily, into sorted lists; equal items in the order of their runs.
 
     What has been taken from the runs has been yielded, so that another merge can go on where this one was left.

@@ -15,7 +15,7 @@ from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.processor import ProcessorContext
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.user_functions import SourceBuffer, SourceFunctions
-from shmjet.processors.time.timed_items import Run
+from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.processors.time.timed_source import TimedSource
 
 LONGEST_PAUSE = 1.0
@@ -57,7 +57,7 @@ class BuiltStreamProcessor(TimedSource):
         self._created = True
         self._heard_ns = monotonic_ns()
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         """Have the buffer filled once."""
         buffer = self._buffer
         begun, used = monotonic_ns(), thread_time_ns()
@@ -69,7 +69,7 @@ class BuiltStreamProcessor(TimedSource):
         self.read_again = 0.0
         self._heard_ns = monotonic_ns()
         native = buffer.take_timestamps(self._time_now()) if self._is_native else None
-        return [Run(buffer.take(), 0, native)]
+        return [PartitionItems(buffer.take(), 0, native)]
 
     def _time_now(self) -> int:
         """Return the time now for items without a timestamp; not below the watermark when the clock was set back."""

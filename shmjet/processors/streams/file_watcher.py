@@ -20,7 +20,7 @@ from shmjet.core.wake_up import wake_up_in
 from shmjet.processors.streams.file_tail import FileTail, Lines, SavedTail
 from shmjet.processors.streams.folder_changes import FolderChanges, changes_of
 from shmjet.processors.streams.line_format import LineFormat
-from shmjet.processors.time.timed_items import Run
+from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.processors.time.timed_source import TimedSource
 
 _MOVING_NS = 1_000_000_000
@@ -67,7 +67,7 @@ class FileWatcherProcessor(TimedSource):
         self._is_active = bool(self._tails)
         return super().first_partitions() if self._is_active else ()
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         """Return the lines of one file that has more, or nothing."""
         changes = self._changes
         assert changes is not None
@@ -86,7 +86,7 @@ class FileWatcherProcessor(TimedSource):
                 self._is_active = True
                 self.add_partitions(*super().first_partitions())
             self.read_again = 0.0
-            return [Run(self._format.items(tail, lines))]
+            return [PartitionItems(self._format.items(tail, lines))]
         self.read_again = changes.patience
         return ()
 

@@ -12,7 +12,7 @@ from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.processor import ProcessorContext
 from shmjet.processors.grid.writers import grid_of
-from shmjet.processors.time.timed_items import Run
+from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.processors.time.timed_source import TimedSource
 
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.0005, 0.01
@@ -43,12 +43,12 @@ class MapJournalProcessor(TimedSource):
         """Return one source partition, or none if there is nothing for this processor to read."""
         return super().first_partitions() if self._reader.positions else ()
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         """Return what is new."""
         events = self._reader.read()
         if events:
             self.read_again = 0.0
-            return [Run(events)]
+            return [PartitionItems(events)]
         self.read_again = min(_LONGEST_WAIT, max(_SHORTEST_WAIT, 2 * self.read_again))
         return ()
 

@@ -12,7 +12,7 @@ from shmjet.core.processor import ProcessorContext
 from shmjet.core.wake_up import wake_up_in
 from shmjet.processors.general.sockets import CONNECT_TIMEOUT
 from shmjet.processors.streams.readable import ReadableThread
-from shmjet.processors.time.timed_items import Run
+from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.processors.time.timed_source import TimedSource
 
 _RECEIVE = 64 << 10
@@ -45,7 +45,7 @@ class SocketStreamProcessor(TimedSource):
         self._socket.setblocking(False)
         self._thread = ReadableThread(self._socket.fileno(), wake_up_in(context))
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         """Return the lines that have arrived; the beginning of a line waits for its end."""
         if self._socket is None or self._thread is None:
             self.ended = True
@@ -64,7 +64,7 @@ class SocketStreamProcessor(TimedSource):
             self.close()
             if self._tail:
                 lines.append(self._tail)
-        return [Run([line.removesuffix("\r") for line in lines])]
+        return [PartitionItems([line.removesuffix("\r") for line in lines])]
 
     def close(self) -> None:
         """Close the connection."""

@@ -18,7 +18,7 @@ from shmjet.core.source_partitions import PartitionFacts
 from shmjet.data.errors import ConfigError
 from shmjet.data.marks import Watermark
 from shmjet.processors.general.base import BulkProcessor, Supply
-from shmjet.processors.time.timed_items import RestoredWatermark, Run, timed_items, watermark_entry
+from shmjet.processors.time.timed_items import PartitionItems, RestoredWatermark, timed_items, watermark_entry
 
 
 class InsertWatermarksProcessor(BulkProcessor):
@@ -50,7 +50,7 @@ class InsertWatermarksProcessor(BulkProcessor):
             return
         items = inbox.take(room)
         last = items[-1]
-        out = timed_items(self._mapper, Run(items), now, with_batches=self._policy.column is not None)
+        out = timed_items(self._mapper, PartitionItems(items), now, with_batches=self._policy.column is not None)
         if not self.emission.put(out):
             self._mapper.hold(now)
             self.hold(inbox, last)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _WATERMARK = "watermark"
 
 
-class Run(NamedTuple):
+class PartitionItems(NamedTuple):
     """Items of one source partition, in their order."""
 
     items: list[Any]
@@ -27,7 +27,7 @@ class Run(NamedTuple):
     source does not know them."""
 
 
-def timed_items(mapper: EventTimeMapper, run: Run, now: int, *, with_batches: bool) -> list[Any]:
+def timed_items(mapper: EventTimeMapper, run: PartitionItems, now: int, *, with_batches: bool) -> list[Any]:
     """Return the items of a run with event time, and the watermarks that they bring.
 
     Args:

@@ -19,7 +19,7 @@ from shmjet.core.source_partitions import PartitionFacts
 from shmjet.core.windows import HIGHEST, LOWEST
 from shmjet.data.marks import Watermark
 from shmjet.processors.general.base import BulkProcessor
-from shmjet.processors.time.timed_items import RestoredWatermark, Run, timed_items, watermark_entry
+from shmjet.processors.time.timed_items import PartitionItems, RestoredWatermark, timed_items, watermark_entry
 
 SKEW_PAUSE = 0.002
 """Seconds after which a source that is too far ahead looks again how far the others are."""
@@ -44,7 +44,7 @@ class TimedSource(BulkProcessor):
         ...     def read(self):
         ...         self.count += 1
         ...         self.ended = self.count == 3
-        ...         return [Run([self.count])]
+        ...         return [PartitionItems([self.count])]
         ...     def saved_positions(self):
         ...         return [("count", self.count)]
         ...     def restore_positions(self, entries):
@@ -88,7 +88,7 @@ class TimedSource(BulkProcessor):
         """
         return [(self.context.global_index, self.context.total_parallelism)]
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         """Return what is there now, in runs of one source partition; nothing when there is nothing.
 
         It must not block, and should return about as much as a call may take: `outbox.room()` items, for which the
@@ -201,7 +201,7 @@ class TimedSource(BulkProcessor):
             if not restored.is_empty:
                 self.mapper.restore(restored.least, now, [restored.marks.get(name) for name in self._names])
 
-    def _timed(self, mapper: EventTimeMapper, runs: list[Run]) -> list[Any]:
+    def _timed(self, mapper: EventTimeMapper, runs: list[PartitionItems]) -> list[Any]:
         """Return the items of runs with event time, or what is due without any."""
         now = monotonic_ns()
         out: list[Any] = self._marks
@@ -212,7 +212,7 @@ class TimedSource(BulkProcessor):
             out += mapper.idle(now)
         return out
 
-    def _bare(self, runs: list[Run]) -> list[Any]:
+    def _bare(self, runs: list[PartitionItems]) -> list[Any]:
         if len(runs) == 1:
             return runs[0].items
         return [item for run in runs for item in run.items]

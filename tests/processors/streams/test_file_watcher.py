@@ -26,7 +26,7 @@ from shmjet.processors.streams.file_tail import PIECE, FileTail
 from shmjet.processors.streams.file_watcher import FileWatcherProcessor
 from shmjet.processors.streams.folder_changes import LOOK_EVERY, ToldChanges, changes_of
 from shmjet.processors.streams.line_format import LineFormat
-from shmjet.processors.time.timed_items import Run
+from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.testing import TestContext, TestInbox, TestOutbox, verify_processor
 from tests.processors.driving import processors_of
 
@@ -413,7 +413,7 @@ class Whole(FileWatcherProcessor):
         if is_first:
             self._unread = dict.fromkeys(self._tails)
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         runs = list(super().read())
         self.ended = not runs
         return runs

@@ -12,7 +12,7 @@ from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.data.marks import IDLE, Watermark
 from shmjet.processors.time import timed_source as module
-from shmjet.processors.time.timed_items import Run
+from shmjet.processors.time.timed_items import PartitionItems as Items
 from shmjet.processors.time.timed_source import TimedSource
 from shmjet.testing import verify_processor
 from tests.processors.driving import Driver, restored
@@ -25,7 +25,7 @@ class Steps(TimedSource):
     read_again = math.inf
 
     def __init__(
-        self, policy: EventTimePolicy | None, steps: list[list[Run]], partitions: Sequence[Hashable] = (0,)
+        self, policy: EventTimePolicy | None, steps: list[list[Items]], partitions: Sequence[Hashable] = (0,)
     ) -> None:
         super().__init__(policy)
         self._steps = steps
@@ -35,7 +35,7 @@ class Steps(TimedSource):
     def first_partitions(self) -> Sequence[Hashable]:
         return self._partitions
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[Items]:
         self.at += 1
         self.ended = self.at == len(self._steps)
         return self._steps[self.at - 1]
@@ -56,22 +56,26 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_runs_of_partitions_in_every_mode() -> None:
-    steps = [[Run([15, 19], 0), Run([12], 1)], [Run([33], 1)], [Run([31, 40], 0), Run([], 1)]]
+    steps = [
+        [Items([15, 19], 0), Items([12], 1)],
+        [Items([33], 1)],
+        [Items([31, 40], 0), Items([], 1)],
+    ]
     check = verify_processor(lambda: Steps(policy(idle_timeout=None), steps, (0, 1)))
     check.expect([(15, 15), (19, 19), wm(10), (12, 12), (33, 33), wm(30), (31, 31), (40, 40)])
 
 
 def test_without_policy_items_are_bare() -> None:
-    verify_processor(lambda: Steps(None, [[Run([1, 2], 0), Run([3], 1)], [Run([4])]])).expect([1, 2, 3, 4])
+    verify_processor(lambda: Steps(None, [[Items([1, 2], 0), Items([3], 1)], [Items([4])]])).expect([1, 2, 3, 4])
 
 
 def test_native_timestamps_travel_with_their_items() -> None:
-    check = verify_processor(lambda: Steps(policy(timestamps="native"), [[Run(["a", "b"], 0, [7, 12])]]))
+    check = verify_processor(lambda: Steps(policy(timestamps="native"), [[Items(["a", "b"], 0, [7, 12])]]))
     check.expect([wm(0), (7, "a"), wm(10), (12, "b")])
 
 
 def test_silent_source_sets_one_timer(clock: Clock) -> None:
-    source = Steps(policy(idle_timeout=2_000), [[Run([7])], [], [], [Run([8])]])
+    source = Steps(policy(idle_timeout=2_000), [[Items([7])], [], [], [Items([8])]])
     driver = Driver(source)
     assert not driver.call(source.complete)
     assert source.next_call == 2.0
@@ -83,7 +87,7 @@ def test_silent_source_sets_one_timer(clock: Clock) -> None:
 
 
 def test_partitions_come_and_go(clock: Clock) -> None:
-    source = Steps(policy(idle_timeout=None), [[Run([17])], [], [Run([25], 1)], [Run([31])]])
+    source = Steps(policy(idle_timeout=None), [[Items([17])], [], [Items([25], 1)], [Items([31])]])
     driver = Driver(source)
     driver.call(source.complete)
     source.add_partitions(1)
@@ -105,7 +109,11 @@ def test_processor_without_partitions_is_idle_and_saves_no_watermark() -> None:
 
 def test_partitions_go_on_at_their_watermarks_and_new_ones_at_the_least() -> None:
     ahead, behind = (
-        Driver(Steps(policy(idle_timeout=None), [[Run([first], 0), Run([second], 1)]] * 2, (0, 1)), index=i, count=2)
+        Driver(
+            Steps(policy(idle_timeout=None), [[Items([first], 0), Items([second], 1)]] * 2, (0, 1)),
+            index=i,
+            count=2,
+        )
         for i, (first, second) in enumerate([(45, 63), (15, 25)])
     )
     for driver in (ahead, behind):
@@ -116,7 +124,7 @@ def test_partitions_go_on_at_their_watermarks_and_new_ones_at_the_least() -> Non
         for _, (mark, marks) in driver.save()[1:]
     ]
     assert [value for _, value in saved] == [(40, (("a", 45), ("b", 63))), (10, (("c", 15), ("d", 25)))]
-    source = Steps(policy(idle_timeout=None), [[], [Run([70], 1)], [Run([80], 0)], []], "be")
+    source = Steps(policy(idle_timeout=None), [[], [Items([70], 1)], [Items([80], 0)], []], "be")
     (again,) = restored(lambda: source, saved, 1)
     again.call(source.complete)
     assert again.output == []
@@ -126,7 +134,7 @@ def test_partitions_go_on_at_their_watermarks_and_new_ones_at_the_least() -> Non
 
 
 def test_policy_that_waits_asks_the_mapper(clock: Clock) -> None:
-    source = Steps(policy(max_skew=10), [[Run([50], 0), Run([20], 1)], []], (0, 1))
+    source = Steps(policy(max_skew=10), [[Items([50], 0), Items([20], 1)], []], (0, 1))
     driver = Driver(source)
     assert source.may_read(0)
     driver.call(source.complete)
