@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,36 +18,24 @@ from shmjet._native._columns import GroupTable
 from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.expressions.projection import Projection
 from shmjet.columns.extreme_rows import ExtremeRows
+from shmjet.columns.group_inputs import GroupInputs, check_quantiles
 from shmjet.columns.group_page import GroupPage, Places, Positions
-from shmjet.columns.group_results import RowResults, check_numbers
+from shmjet.columns.group_results import RowResults
 from shmjet.columns.group_rows import GROUP, DistinctValues, KeptRows, PairTable, RowStore
 from shmjet.columns.group_schema import (
     AS,
-    Dtype,
     StateForm,
     check_names,
-    form_in_states,
-    key_class,
-    merged_key_form,
-    mixed_keys,
     parts,
-    state_dtype,
     state_name,
     state_separator,
-    table_class,
-    table_function,
     with_mixed_keys,
 )
 from shmjet.columns.group_states import Part, finished, states_as, states_of_rows
-from shmjet.columns.promotion import FLOAT64, INT64, UINT64, converted, differing, float_parts, is_known
+from shmjet.columns.promotion import UINT64
 from shmjet.data.batch import Batch
-from shmjet.data.column import Values, not_exact, physical
+from shmjet.data.column import not_exact
 from shmjet.data.column_descriptors import descriptor
-from shmjet.data.errors import BatchError
-from shmjet.data.text import Mask
-
-if TYPE_CHECKING:
-    from shmjet._native._columns import Column
 
 _MOVED_AT_ONCE: Final = 1 << 16
 """Groups in a batch when a table is made anew."""
@@ -55,13 +43,8 @@ _MOVED_AT_ONCE: Final = 1 << 16
 _COPIED_AT_ONCE: Final = 64
 """Blocks of 4 KiB that are copied in a step."""
 
-_COUNTED: Final = StateForm(INT64, True)
 _NOTHING: Final = np.zeros(0, np.bool_)
 _NOTHING.flags.writeable = False
-
-_WIDER: Final = ("ff", "SS", "UU")
-"""Kinds of which a table takes all widths."""
-
 
 _SERIALS = itertools.count()
 
@@ -90,8 +73,8 @@ class Groups:
     """
 
     __slots__ = (
-        *("_aggregates", "_all", "_found", "_inputs", "_kept", "_keys", "_order", "_pairs", "_separator", "_stores"),
-        *("_table", "serial"),
+        *("_aggregates", "_all", "_columns", "_found", "_kept", "_keys", "_made", "_order", "_pairs", "_separator"),
+        *("_stores", "_table", "serial"),
     )
 
     def __init__(
@@ -106,7 +89,8 @@ class Groups:
         check_names(self._keys, self._all)
         self._aggregates = {result: each for result, each in self._all.items() if not each.keeps_rows}
         made = {name: one for each in self._all.values() for name, one in each.expressions.items()}
-        self._inputs = Projection(made, keep=True) if made else None
+        self._made = Projection(made, keep=True) if made else None
+        self._columns = GroupInputs(self._keys, self._aggregates)
         self._separator = state_separator(self._keys)
         self.clear()
 
@@ -155,20 +139,10 @@ class Groups:
                 `clear` is left.
         """
         given = batch if given is None else given
-        if self._inputs is not None:
-            batch = self._inputs.apply(batch)
-        found = [StateForm(*_key_in(batch, name)) for name in self._keys]
-        for result, aggregate in self._aggregates.items():
-            if aggregate.column is None:
-                found.append(_COUNTED)
-            else:
-                dtype, known = _column_in(batch, aggregate.column)
-                found.append(StateForm(state_dtype(result, aggregate, dtype), known))
-        for result, aggregate in self._all.items():
-            if aggregate.function == "quantile":
-                dtype, known = _column_in(batch, str(aggregate.column))
-                if known:
-                    check_numbers(result, aggregate, dtype)
+        if self._made is not None:
+            batch = self._made.apply(batch)
+        found = self._columns.forms(batch)
+        check_quantiles(batch, self._all)
         self._widen(found)
         self._make_room(batch, found)
         if numbers is None:
@@ -180,7 +154,7 @@ class Groups:
     def _add_rows(self, batch: Batch, numbers: Positions) -> None:
         if not batch.num_rows:
             return
-        if self._must_be_states(batch):
+        if self._columns.must_be_states(batch, self._kept):
             columns = [
                 states_of_rows(batch, aggregate, kept)
                 for aggregate, kept in zip(self._aggregates.values(), self._kept[len(self._keys) :], strict=True)
@@ -189,7 +163,8 @@ class Groups:
             return
         assert self._table is not None
         out = (numbers,) if len(numbers) else ()
-        self._table.add(self._key_columns(batch), self._value_columns(batch), batch.num_rows, *out)
+        keys, values = self._columns.key_columns(batch, self._kept), self._columns.value_columns(batch, self._kept)
+        self._table.add(keys, values, batch.num_rows, *out)
 
     def merge(self, states: Batch) -> None:
         """Merge partial states, which `states()` or `head()` of Groups with the same keys and aggregates gave.
@@ -197,12 +172,7 @@ class Groups:
         Raises:
             BatchError: as `add`.
         """
-        columns = states.parts()[0]
-        found = [
-            StateForm(*_column_in(states, name), state_name(name, AS, self._separator) in columns)
-            for name in self._keys
-        ]
-        found += [form_in_states(states, result, each, self._separator) for result, each in self._aggregates.items()]
+        found = self._columns.forms_in_states(states, self._separator)
         self._widen(found)
         self._make_room(states, found)
         numbers = np.empty(states.num_rows if self._stores else 0, np.uint32)
@@ -223,29 +193,17 @@ class Groups:
         assert self._table is not None
         parts = [descriptor(values, valid) for state in columns for values, valid in state]
         out = (numbers,) if len(numbers) else ()
-        self._table.merge(self._key_columns(batch), parts, batch.num_rows, *out)
+        self._table.merge(self._columns.key_columns(batch, self._kept), parts, batch.num_rows, *out)
 
     def _widen(self, found: list[StateForm]) -> None:
         """Note the dtypes of a batch, and make the table anew where it cannot hold what comes now."""
         if found == self._found and self._table is not None:
             return
-        if not self._kept:
-            kept = found
-        else:
-            kept = [self._merged_form(place, other) for place, other in enumerate(found)]
-        layout = self._layout(kept)
-        if self._table is None or layout != self._layout(self._kept):
+        kept = self._columns.merged(self._kept, found) if self._kept else found
+        if self._table is None or self._columns.layout(kept) != self._columns.layout(self._kept):
             moved, before = list(self._chunks()), self._kept
             kept = with_mixed_keys(self._keys, kept, moved)
-            keys = len(self._keys)
-            aggregates = zip(self._aggregates.values(), kept[keys:], strict=True)
-            letters = "".join(key_class(name, key.dtype) for name, key in zip(self._keys, kept, strict=False))
-            functions = [(table_function(each), table_class(each, value)) for each, value in aggregates]
-            try:
-                self._table = GroupTable(letters, functions)
-            except ValueError as error:
-                what = f"{len(letters)} keys and {len(functions)} aggregates"
-                raise BatchError(f"no group can have {what}: {error}; group in several steps") from None
+            self._table = self._columns.table(kept)
             self._kept = kept
             self.serial = next(_SERIALS)
             if self._order is not None:  # they are moved in order
@@ -264,88 +222,11 @@ class Groups:
             keys = len(self._keys)
             self._widen([*mixed[:keys], *found[keys:]])
 
-    def _merged_form(self, place: int, other: StateForm) -> StateForm:
-        have = self._kept[place]
-        if place < len(self._keys):
-            if not have.is_known or not other.is_known:
-                return other if other.is_known else have
-            both = merged_key_form(have, other)
-            name = self._keys[place]
-        else:
-            aggregate = list(self._aggregates.values())[place - len(self._keys)]
-            both = have.merged(aggregate, other)
-            name = str(aggregate.column)
-        if both is None:
-            raise differing(name, [have.dtype, other.dtype])
-        return both
-
-    def _layout(self, kept: Sequence[StateForm]) -> list[Any]:
-        """Return what has to stay the same for a table to stay: the words that it has for its columns."""
-        keys = len(self._keys)
-        layout: list[Any] = []
-        for place, (aggregate, each) in enumerate(zip((*self._keys, *self._aggregates.values()), kept, strict=True)):
-            dtype = each.dtype
-            if isinstance(aggregate, Aggregate):
-                letter = table_class(aggregate, each)
-                is_same = aggregate.function in ("count", "sum", "mean", "var", "std") or letter == "m"
-            else:
-                letter, is_same = key_class(str(aggregate), dtype), False
-            if is_same or isinstance(dtype, str) or dtype.kind in "fS":
-                layout.append(letter)
-            elif dtype.kind in "biuU":
-                layout.append((letter, dtype.kind == "U", place < keys and dtype == UINT64))
-            else:
-                layout.append((letter, dtype))
-        return layout
-
     def _chunks(self) -> Iterator[Batch]:
         position = 0
         while position >= 0 and len(self):
             states, position = self._read(position, _MOVED_AT_ONCE, self._table_columns, self._mark)
             yield states
-
-    def _key_columns(self, batch: Batch) -> list[Column]:
-        columns, masks = batch.parts()
-        found: list[Column] = []
-        for name, kept in zip(self._keys, self._kept, strict=False):
-            try:
-                found.append(_fitted(name, columns[name], masks.get(name), kept.dtype))
-            except BatchError:
-                if kept.is_mixed:  # there is no float that the text could speak of
-                    raise mixed_keys(name) from None
-                raise
-        return found
-
-    def _value_columns(self, batch: Batch) -> list[Column | None]:
-        columns, masks = batch.parts()
-        found: list[Column | None] = []
-        for aggregate, kept in zip(self._aggregates.values(), self._kept[len(self._keys) :], strict=True):
-            name = aggregate.column
-            if name is None:
-                found.append(None)
-                continue
-            values, mask = columns[name], masks.get(name)
-            if aggregate.function == "count":
-                found.append(descriptor(values, mask))
-            elif aggregate.function in ("sum", "mean", "var", "std"):
-                assert isinstance(values, np.ndarray)
-                if (kept.dtype == FLOAT64) != (values.dtype.kind == "f"):  # small integers, or all null
-                    values = values.astype(kept.dtype) if kept.dtype == FLOAT64 else np.zeros(len(values), kept.dtype)
-                found.append(descriptor(values, mask))
-            else:
-                found.append(_fitted(name, values, mask, kept.dtype))
-        return found
-
-    def _must_be_states(self, batch: Batch) -> bool:
-        """Tell whether values have to be taken apart before the table takes them: integers where there are floats."""
-        for aggregate, kept in zip(self._aggregates.values(), self._kept[len(self._keys) :], strict=True):
-            if kept.is_mixed:
-                return True
-            if aggregate.function in ("sum", "mean", "var", "std") and kept.dtype == FLOAT64:
-                values: Any = batch.parts()[0][str(aggregate.column)]
-                if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and float_parts(values)[1].any():
-                    return True
-        return False
 
     # -- out -----------------------------------------------------------------------------------------------------------
 
@@ -604,26 +485,3 @@ def _extreme_rows(aggregate: Aggregate) -> ExtremeRows:
         return ExtremeRows(name, by, takes_greatest=aggregate.function == "max_by", known=by, order=order)
     is_last = aggregate.function == "last"
     return ExtremeRows(name, str(order), takes_greatest=is_last, known=name, takes_last=is_last)
-
-
-def _column_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
-    """Return a column's dtype, and whether values have shown it. Raises BatchError when there is no such column."""
-    columns, masks = batch.parts()
-    if name not in columns:
-        raise BatchError(f"expected a column {name!r}, found {[name for name in columns if name[:1] != chr(0)]}")
-    return physical(name, columns[name]).dtype, is_known(columns[name], masks.get(name))
-
-
-def _key_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
-    dtype, known = _column_in(batch, name)
-    key_class(name, dtype)
-    return dtype, known
-
-
-def _fitted(name: str, values: Values, mask: Mask | None, dtype: Dtype) -> Column:
-    """Return a column for the table, which keeps it as `dtype`; the table itself widens numbers of one class."""
-    if values.dtype != dtype and not isinstance(dtype, str) and isinstance(values, np.ndarray):
-        is_wider = values.dtype.kind + dtype.kind in _WIDER or (values.dtype.kind in "biu" and dtype == INT64)
-        if is_wider:
-            return descriptor(values, mask)
-    return descriptor(converted(name, values, mask, dtype), mask)
