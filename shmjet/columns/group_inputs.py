@@ -1,6 +1,6 @@
 """`GroupInputs`: what the columns of a batch are to a native table of groups. It decides, and keeps nothing.
 
-A table is made for the forms of its columns. Here the forms of a batch, and those that take two batches, are found; a
+A table is made for the forms of its columns. Here the forms of a batch, and forms that take two batches, are found; a
 batch's columns are turned into what a table of given forms takes. Must not know what a table holds.
 """
 
@@ -51,7 +51,7 @@ class GroupInputs:
 
     Args:
         keys: names of the key columns.
-        aggregates: result column → aggregate, of those that a table keeps.
+        aggregates: result column → aggregate, the aggregates that a table keeps.
     """
 
     __slots__ = ("_aggregates", "_keys")

@@ -33,7 +33,8 @@ from shmjet import (
     sources,
 )
 from shmjet.cluster.client.execution import Execution
-from shmjet.cluster.jobs.run import RunRequest, Told
+from shmjet.cluster.jobs.run import Told
+from shmjet.cluster.jobs.run_parts import RunRequest
 from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.protocol import Execute, Submission
 from shmjet.cluster.requests.named_jobs import NamedJobs

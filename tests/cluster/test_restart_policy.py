@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from shmjet.cluster.jobs.restart_policy import DAMAGED, MOST_ATTEMPTS, next_after, pause_before_next
-from shmjet.cluster.jobs.run import Next
+from shmjet.cluster.jobs.run_parts import Next
 from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.data.errors import RestartableError
 from shmjet.execution.failure import make_failure, member_failed, member_lost, worker_lost

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
-from shmjet.cluster.jobs.run import ANNOUNCE_S, JobRun, Next, RunRequest, Told
+from shmjet.cluster.jobs.run import ANNOUNCE_S, JobRun, Told
+from shmjet.cluster.jobs.run_parts import Next, RunRequest
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStateError, JobStatus

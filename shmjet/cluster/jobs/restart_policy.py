@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmjet.cluster.jobs.run import Next
+from shmjet.cluster.jobs.run_parts import Next
 from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.execution.failure import is_loss
 from shmjet.execution.messages import Failure

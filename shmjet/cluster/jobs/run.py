@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.lineage import Lineage, snapshot_row
 from shmjet.cluster.jobs.run_changes import RunChanges
+from shmjet.cluster.jobs.run_parts import Coordinator, Next, RunRequest, RunSuspension, Wish
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
-from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStateError, JobStatus, ShmjetError
-from shmjet.execution.messages import Failure, LogSubscription
+from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS, Metrics
-from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 _BEFORE_RUNNING = (JobStatus.STARTING, JobStatus.NOT_RUNNING)
 """The statuses of a run that has not ended while it waits for its attempt, or for its next one."""
@@ -29,44 +27,6 @@ EXPORT_WAIT_S = 60.0
 """How long an export waits for a run that does not run yet or again, and for the end of a run that ends with it."""
 ANNOUNCE_S = 0.001
 """How long after its start a run's client is told how far it is, if it has not ended by then."""
-
-
-class Coordinator(Protocol):
-    """What leads an attempt."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def status(self) -> JobStatus: ...
-    @property
-    def failure(self) -> Failure | None: ...
-    @property
-    def cancelled(self) -> bool: ...
-    @property
-    def may_be_followed(self) -> bool: ...
-    @property
-    def is_over(self) -> bool: ...
-    @property
-    def left_off(self) -> bool: ...
-    @property
-    def snapshot_waits_for(self) -> list[str]: ...
-    def start(self) -> None: ...
-    def cancel(self) -> None: ...
-    def take_snapshot(self, request: SnapshotRequest, done: Callable[[str | None], None]) -> None: ...
-    def metrics(self) -> Awaitable[Metrics]: ...
-    def own_metrics(self) -> Awaitable[Metrics]: ...
-    def forget_exception(self) -> None: ...
-
-
-class Next(enum.Enum):
-    """What comes after an attempt."""
-
-    END = enum.auto()
-    """The run's own end."""
-    AGAIN = enum.auto()
-    """Another attempt, at once or after a pause."""
-    SUSPEND = enum.auto()
-    """Another attempt, when the run is resumed."""
 
 
 Told = Callable[[Any], None]
@@ -79,54 +39,6 @@ PauseBeforeNext = Callable[[int], float]
 """Says, from how many attempts have failed since the last new snapshot, for how many seconds the next one waits."""
 StatusListener = Callable[[JobStatus, JobStatus], None]
 """Called with a run's status before a change and after it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunRequest:
-    """What is to be run.
-
-    Args:
-        job: with its id and its shape.
-        code: of the job.
-        logs: the client's subscription to log records.
-    """
-
-    job: Submission
-    code: InlineOrMemfd
-    logs: LogSubscription | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSuspension:
-    """Why a run is suspended.
-
-    Args:
-        failure: the error that suspended it; None when a client asked for it.
-    """
-
-    failure: Failure | None = None
-
-    @property
-    def requested_by_user(self) -> bool:
-        """Whether a client asked for it."""
-        return self.failure is None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What a client has asked to follow the attempt.
-
-    Args:
-        then: what follows.
-        graceful: take a terminal snapshot first, if the job has a guarantee.
-        name: under which that is exported.
-        exported: gets what went wrong with it.
-    """
-
-    then: Next
-    graceful: bool
-    name: str | None = None
-    exported: asyncio.Future[str | None] | None = None
 
 
 class JobRun:

@@ -16,7 +16,8 @@ from shmjet.cluster.jobs.ended_attempt import EndedAttempt
 from shmjet.cluster.jobs.lineage import LOST_ALL, Lineage, check_restorable
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after, pause_before_next
-from shmjet.cluster.jobs.run import JobRun, Next, RunRequest, Told
+from shmjet.cluster.jobs.run import JobRun, Told
+from shmjet.cluster.jobs.run_parts import Next, RunRequest
 from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.membership.peer_messages import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from shmjet.cluster.jobs.run import RunSuspension
+from shmjet.cluster.jobs.run_parts import RunSuspension
 from shmjet.cluster.lifecycle_messages import SuspensionCause
 from shmjet.cluster.protocol import Submission
 from shmjet.execution.failure import failure_text

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from shmjet.cluster.jobs.run import RunRequest, RunSuspension
+from shmjet.cluster.jobs.run_parts import RunRequest, RunSuspension
 from shmjet.cluster.jobs.suspension import cause_of
 from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
 from shmjet.cluster.merged_metrics import with_life

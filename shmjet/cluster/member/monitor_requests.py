@@ -16,7 +16,7 @@ import msgspec
 from shmjet._version import version
 from shmjet.cluster.jobs.participant import Participant
 from shmjet.cluster.jobs.registry import ParticipantRegistry
-from shmjet.cluster.jobs.run import RunSuspension
+from shmjet.cluster.jobs.run_parts import RunSuspension
 from shmjet.cluster.jobs.suspension import cause_of
 from shmjet.cluster.lifecycle_messages import LastSnapshot
 from shmjet.cluster.protocol import (

@@ -1,0 +1,102 @@
+"""What a run of a job is made from: its request, an attempt as it sees it, and what clients have asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from shmjet.cluster.jobs.snapshot import SnapshotRequest
+from shmjet.cluster.protocol import Submission
+from shmjet.core import JobStatus
+from shmjet.execution.messages import Failure, LogSubscription
+from shmjet.execution.metrics import Metrics
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
+
+
+class Coordinator(Protocol):
+    """What leads an attempt."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def status(self) -> JobStatus: ...
+    @property
+    def failure(self) -> Failure | None: ...
+    @property
+    def cancelled(self) -> bool: ...
+    @property
+    def may_be_followed(self) -> bool: ...
+    @property
+    def is_over(self) -> bool: ...
+    @property
+    def left_off(self) -> bool: ...
+    @property
+    def snapshot_waits_for(self) -> list[str]: ...
+    def start(self) -> None: ...
+    def cancel(self) -> None: ...
+    def take_snapshot(self, request: SnapshotRequest, done: Callable[[str | None], None]) -> None: ...
+    def metrics(self) -> Awaitable[Metrics]: ...
+    def own_metrics(self) -> Awaitable[Metrics]: ...
+    def forget_exception(self) -> None: ...
+
+
+class Next(enum.Enum):
+    """What comes after an attempt."""
+
+    END = enum.auto()
+    """The run's own end."""
+    AGAIN = enum.auto()
+    """Another attempt, at once or after a pause."""
+    SUSPEND = enum.auto()
+    """Another attempt, when the run is resumed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What is to be run.
+
+    Args:
+        job: with its id and its shape.
+        code: of the job.
+        logs: the client's subscription to log records.
+    """
+
+    job: Submission
+    code: InlineOrMemfd
+    logs: LogSubscription | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSuspension:
+    """Why a run is suspended.
+
+    Args:
+        failure: the error that suspended it; None when a client asked for it.
+    """
+
+    failure: Failure | None = None
+
+    @property
+    def requested_by_user(self) -> bool:
+        """Whether a client asked for it."""
+        return self.failure is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What a client has asked to follow the attempt.
+
+    Args:
+        then: what follows.
+        graceful: take a terminal snapshot first, if the job has a guarantee.
+        name: under which that is exported.
+        exported: gets what went wrong with it.
+    """
+
+    then: Next
+    graceful: bool
+    name: str | None = None
+    exported: asyncio.Future[str | None] | None = None
