@@ -27,12 +27,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes, or its making, says how busy the machine is. The examples are the same in each run, which
-# passes or fails by what the code is, not by chance; SHMJET_RANDOM_EXAMPLES=1 looks for others.
+from tests.examples import EXPLORES, USUAL, drawn
+
+# How long an example takes, or its making, says how busy the machine is.
 settings.register_profile(
     "shmjet",
+    max_examples=drawn(USUAL),
     deadline=None,
-    derandomize="SHMJET_RANDOM_EXAMPLES" not in os.environ,
+    derandomize=not EXPLORES,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("shmjet")

@@ -7,11 +7,12 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import processors
 from shmjet.aggregate_ops import AggregateOperation
+from tests.examples import examples
 
 from ..processors.driving import Driver, processors_of
 from .catalogue import CATALOGUE, Entry, same
@@ -20,7 +21,7 @@ Op = AggregateOperation[Any, Any, Any]
 
 ints = st.integers(-20, 20)
 lists = st.lists(ints, max_size=12)
-few = settings(max_examples=15, deadline=None)
+few = examples(15)
 every = pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE)
 deductible = pytest.mark.parametrize(
     "entry",

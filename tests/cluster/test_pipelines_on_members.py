@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 
 import shmjet
 from shmjet import (
@@ -35,6 +35,7 @@ from shmjet.columns import count, sum_
 from shmjet.core import partition_id
 from shmjet.processors.general import collect
 from shmjet.processors.general.user_functions import SourceBuffer
+from tests.examples import examples
 from tests.pipeline.reference import interpret
 from tests.pipeline.running import ordered_sinks, pipelines
 
@@ -109,7 +110,7 @@ def test_a_dag_has_one_result_for_the_whole_stream(
         assert list(client.get_list(name)) == [number]
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(25, suppress_health_check=list(HealthCheck))
 @given(made=pipelines())
 def test_random_pipelines_do_what_the_interpreter_does(
     client: JetInstance, made: tuple[Pipeline, dict[str, list[int]]]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from shmjet.columns.aggregates import Aggregate, count, first, last, max_, mean, min_, sum_, var
@@ -21,8 +21,9 @@ from shmjet.data.batch import Batch
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Text
 from tests.columns.reference import NUMBERS, VALUES, alike, batch_of, column, grouped, plain, some_values
+from tests.examples import examples
 
-thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = examples(60, suppress_health_check=[HealthCheck.too_slow])
 
 COLUMN_AGGREGATES = [min_, max_, first, last, count]
 NUMBER_AGGREGATES = [sum_, mean, var, lambda name: var(name, ddof=0)]
@@ -89,7 +90,7 @@ def test_groups_are_those_of_a_dict(given_: tuple[list[Batch], list[str], dict[s
     check(groups, batches, keys, aggregates)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.data())
 def test_many_rows_of_one_group_in_a_row_are_those_of_a_dict(data: st.DataObject) -> None:
     columns: dict[str, tuple[str, list[Any]]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shmjet._native._columns import JoinTable
@@ -20,6 +20,7 @@ from shmjet.data.batch import Batch
 from shmjet.data.column_keys import hash_rows
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Text
+from tests.examples import examples
 
 NUMBERS: list[Any] = [
     st.integers(-2, 3),
@@ -86,7 +87,7 @@ def rows_of(batches: Iterable[Batch], *names: str) -> list[tuple[Any, ...]]:
     return [row for batch in batches for row in batch.select(*names).tuples()]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(made=sides(), cut=st.integers(0, 25), room=st.integers(1, 40))
 def test_rows_with_equal_keys_are_joined(made: Any, cut: int, room: int) -> None:
     build, build_keys, probe, probe_keys = made
@@ -291,7 +292,6 @@ _KEYS = st.sampled_from(
 """Keys of the build side and of the probe side, most close together."""
 
 
-@settings(deadline=None)
 @given(data=st.data(), rows=st.integers(1, 20), nbytes=st.integers(1, 300))
 def test_keys_close_together_match_as_in_python(data: st.DataObject, rows: int, nbytes: int) -> None:
     of_build, of_probe = data.draw(_KEYS)
@@ -316,7 +316,6 @@ def test_keys_close_together_match_as_in_python(data: st.DataObject, rows: int, 
         assert [row for part in join.left(batch, rows) for row in zip(part["p"], part["b"], strict=True)] == padded
 
 
-@settings(deadline=None)
 @given(
     rows=st.lists(
         st.lists(st.tuples(st.one_of(st.none(), st.text(max_size=3)), st.integers(0, 9)), max_size=5), max_size=6

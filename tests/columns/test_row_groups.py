@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, column
@@ -20,6 +20,7 @@ from shmjet.data.errors import BatchError
 from shmjet.data.text import Text
 from shmjet.processors import group_by
 from shmjet.testing import verify_processor
+from tests.examples import examples
 
 FLOATS = st.sampled_from([0.0, -0.0, 1.5, math.nan, math.inf, -math.inf, 1e308, -1e308])
 TEXTS = ["", "a", "a\0", "ü" * 50]
@@ -123,7 +124,7 @@ def same(one: dict[Any, tuple[Any, ...]], two: dict[Any, tuple[Any, ...]]) -> No
             assert mine == other or close, (key, row, two[key])
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(tables(), st.data())
 def test_groups_with_rows_are_what_python_finds(batches: list[Batch], data: st.DataObject) -> None:
     whole = Groups(["k"], AGGREGATES)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.columns.sort import SortOrder, merge_sorted, sort_batch
@@ -16,6 +16,7 @@ from shmjet.columns.take import take_rows, take_rows_or_nulls
 from shmjet.data.batch import Batch
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Text
+from tests.examples import examples
 
 INTS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3))
 FLOATS = st.one_of(st.floats(), st.sampled_from([0.0, -0.0, 1.5, math.nan, math.inf]))
@@ -106,7 +107,7 @@ def tables(draw: st.DrawFn, largest: int = 60) -> Table:
     return Batch(columns, validity), values, nulls
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(table=tables(), down=st.lists(st.booleans(), min_size=3, max_size=3), nulls_first=st.booleans())
 def test_rows_are_sorted_as_python_sorts_them(table: Table, down: list[bool], nulls_first: bool) -> None:
     batch, values, nulls = table
@@ -126,7 +127,7 @@ def test_rows_are_sorted_as_python_sorts_them(table: Table, down: list[bool], nu
     assert order.row_order(batch, limit).tolist() == expected[:limit]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     table=tables(),
     cuts=st.lists(st.integers(0, 60), max_size=6),
@@ -204,7 +205,6 @@ def test_wrong_orders_are_refused_with_the_names() -> None:
         list(merge_sorted([batch, batch.select("a")], SortOrder("a")))
 
 
-@settings(deadline=None)
 @given(table=tables(), data=st.data())
 def test_rows_are_taken_as_batches_take_them(table: tuple[Batch, Any, Any], data: st.DataObject) -> None:
     batch = table[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from shmjet import Batch
@@ -20,6 +20,7 @@ from shmjet.data.errors import BatchError
 from shmjet.processors import group_by
 from shmjet.testing import verify_processor
 from tests.columns.test_typed_kernels import FAMILIES, VALUES, typed
+from tests.examples import examples
 
 D = decimal.Decimal
 
@@ -97,7 +98,7 @@ def same(groups: TypedGroups, wanted: dict[Any, dict[str, Any]], but: tuple[str,
             assert name in but or found[key][name] == close, (key, name, found[key][name], value)
 
 
-@settings(max_examples=100, deadline=None, phases=(Phase.generate,), report_multiple_bugs=False)
+@examples(100, phases=(Phase.generate,), report_multiple_bugs=False)
 @given(tables(), st.data())
 def test_groups_of_types_are_what_python_finds(made: tuple[bool, list[Batch]], data: st.DataObject) -> None:
     is_number, batches = made

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch
@@ -22,6 +22,7 @@ from shmjet.data.errors import BatchError
 from shmjet.data.instants import stored_instants
 from shmjet.data.text import Text
 from shmjet.data.typed_column import TypedColumn
+from tests.examples import examples
 
 D = decimal.Decimal
 TICK = datetime.timedelta(microseconds=1)
@@ -71,7 +72,7 @@ def columns(draw: st.DrawFn, count: int = 2) -> list[Batch]:
     return made
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(columns(1), st.booleans(), st.booleans())
 def test_rows_are_sorted_as_python_sorts(batches: list[Batch], descending: bool, nulls_first: bool) -> None:
     (batch,) = batches
@@ -90,7 +91,7 @@ def test_rows_are_sorted_as_python_sorts(batches: list[Batch], descending: bool,
     assert [row for part in merge_sorted(runs, order) for row in part["n"].tolist()] == found["n"].tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(columns(3), st.sampled_from(["inner", "left", "outer", "semi", "anti"]))
 def test_rows_are_joined_as_python_compares(batches: list[Batch], how: str) -> None:
     *builds, probe = batches

@@ -2,10 +2,11 @@
 
 from xml.etree import ElementTree
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.core import DAG, Processor, between, from_
+from tests.examples import examples
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -52,7 +53,7 @@ def test_dot_quotes_names_and_writes_traits():
     assert 'distributed()\\npriority(1)", style=dashed];' in dot
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=16))
 def test_boxes_lie_apart_inside_the_picture_and_edges_point_down(pairs):
     dag = DAG()

@@ -3,11 +3,11 @@
 from collections import deque
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from shmjet.core import Inbox
+from tests.examples import examples
 
 
 class InboxAgainstDeque(RuleBasedStateMachine):
@@ -63,7 +63,7 @@ class InboxAgainstDeque(RuleBasedStateMachine):
 
 
 TestInboxAgainstDeque = InboxAgainstDeque.TestCase
-TestInboxAgainstDeque.settings = settings(max_examples=60)
+TestInboxAgainstDeque.settings = examples(60)
 
 
 def test_a_whole_batch_is_given_away_without_a_copy():

@@ -4,13 +4,13 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from shmjet.core import Outbox, OutboxError, Watermark
 from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, differs
 from shmjet.data.columnar import Columnar
+from tests.examples import examples
 
 MARKS = (1, 3, 5)
 ordinals = st.sampled_from([-1, 0, 1, 2, (0, 2), [1], (2, 1, 0)])
@@ -111,7 +111,7 @@ class OutboxAgainstModel(RuleBasedStateMachine):
 
 
 TestOutboxAgainstModel = OutboxAgainstModel.TestCase
-TestOutboxAgainstModel.settings = settings(max_examples=60)
+TestOutboxAgainstModel.settings = examples(60)
 
 
 @pytest.mark.parametrize("marks", [[], [4], [4, 4]])

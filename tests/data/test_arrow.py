@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch
@@ -19,11 +19,12 @@ from shmjet.data.text import Text
 from shmjet.data.typed_column import TypedColumn
 from tests.data.arrow_values import ALL, NESTED, NUMBERS, address, batches, same, stored
 from tests.data.peers import duckdb, pl
+from tests.examples import examples
 
 # -- by itself ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(batches(ALL), st.data())
 def test_a_batch_is_a_table_to_itself(batch: Batch, data: st.DataObject) -> None:
     back = Batch.from_arrow(batch)
@@ -98,7 +99,7 @@ def test_text_that_is_not_utf8_is_not_given_to_others() -> None:
         Batch.from_arrow(Batch({"x": cut}))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.binary(max_size=12) | st.text(max_size=40).map(str.encode), max_size=12))
 def test_utf8_is_checked_as_python_does(pieces: list[bytes]) -> None:
     from shmjet._native import _arrow
@@ -137,7 +138,7 @@ def test_nothing_of_the_exchange_is_loaded_without_it() -> None:
 # -- polars ------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     batches((*(kind for kind in ALL if kind not in ("M8[s]", "m8[s]")),)),
     st.data(),
@@ -154,7 +155,7 @@ def test_polars_has_the_same(batch: Batch, data: st.DataObject) -> None:
     assert Batch.from_arrow(chunks) == batch
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.data())
 def test_what_polars_makes(data: st.DataObject) -> None:
     rows = data.draw(st.integers(0, 20))
@@ -214,7 +215,7 @@ def test_a_series_is_a_column() -> None:
 # -- duckdb ------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     batches(
         (

@@ -7,7 +7,7 @@ from typing import Any
 import mmh3
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shmjet.core.keys import canonical_bytes
@@ -16,6 +16,7 @@ from shmjet.data.column_keys import hash_rows
 from shmjet.data.errors import BatchError
 from shmjet.data.nullable import Nullable
 from shmjet.data.text import Text
+from tests.examples import examples
 
 INTEGERS = [f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8)]
 FLOATS = ["f2", "f4", "f8", "g"]
@@ -94,7 +95,7 @@ def keyed(draw: st.DrawFn) -> Batch:
 
 
 @given(keyed())
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_a_column_hashes_as_its_values_do(batch: Batch) -> None:
     assume(all(is_counted_by_numpy(column) for _, column in batch.items()))
     for name in batch.names:

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import shmjet
 from shmjet import Batch, BatchError, Nullable, Text
 from tests.data.test_batch import PEOPLE
+from tests.examples import examples
 
 pl = pytest.importorskip("polars")
 pl.Series([1, None]).filter(pl.Series([1, None]).is_null())  # starts polars' threads, which no test may leave behind
@@ -79,7 +80,6 @@ def same(one: Any, two: Any) -> bool:
 # -- against polars ----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(two_columns(), st.sampled_from(COMPARISONS), st.booleans())
 def test_comparisons_are_those_of_polars(made: Any, compare: Callable[[Any, Any], Any], with_scalar: bool) -> None:
     kind, one, two = made
@@ -101,7 +101,6 @@ def test_comparisons_are_those_of_polars(made: Any, compare: Callable[[Any, Any]
         assert mirrored.get(compare, compare)(other.drop_null(), mine).to_list() == expected
 
 
-@settings(deadline=None)
 @given(two_columns(), st.sampled_from([operator.and_, operator.or_, operator.xor]))
 def test_logic_is_that_of_polars(made: Any, apply: Callable[[Any, Any], Any]) -> None:
     _, one, two = made
@@ -116,7 +115,6 @@ def test_logic_is_that_of_polars(made: Any, apply: Callable[[Any, Any], Any]) ->
         assert apply(scalar, column("bool", one)).to_list() == expected
 
 
-@settings(deadline=None)
 @given(two_columns())
 def test_reductions_leave_nulls_out_as_polars_does(made: Any) -> None:
     kind, values, _ = made
@@ -149,7 +147,6 @@ def test_reductions_leave_nulls_out_as_polars_does(made: Any) -> None:
         assert len(infinite) == 2 or same(mine.sum(), np.array(there).sum())
 
 
-@settings(deadline=None)
 @given(two_columns(), st.data())
 def test_batches_keep_nulls_as_polars_does(made: Any, data: st.DataObject) -> None:
     kind, one, two = made
@@ -193,7 +190,7 @@ def sums(draw: st.DrawFn) -> tuple[Any, ...]:
     return one, values(one), two, values(two)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(sums(), st.sampled_from(["+", "-", "*", "//", "%", "**"]))
 def test_integers_never_wrap(made: Any, symbol: str) -> None:
     first, ones, second, twos = made

@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 import polars
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, BatchError, Nullable, Text
 from shmjet.data.column_types import kind_of
 from shmjet.ring.batch_frames import BatchCodec, padded
 from tests.data.typed import same, typed_columns
+from tests.examples import examples
 
 D = decimal.Decimal
 
 
 @given(st.integers(0, 6).flatmap(lambda rows: st.tuples(typed_columns(rows), st.just(rows))), st.data())
-@settings(max_examples=150)
+@examples(150)
 def test_values_of_every_type_come_back(column: Any, data: st.DataObject) -> None:
     (word, values), rows = column
     batch = Batch({"a": values}, schema={"a": word})
@@ -44,7 +45,7 @@ def test_values_of_every_type_come_back(column: Any, data: st.DataObject) -> Non
 
 
 @given(st.integers(1, 6).flatmap(typed_columns))
-@settings(max_examples=60)
+@examples(60)
 def test_equality_of_rows_is_that_of_values(column: Any) -> None:
     word, values = column
     batch = Batch({"a": values}, schema={"a": word})

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import shmjet
@@ -21,9 +21,10 @@ from shmjet.data.text import Text
 from shmjet.data.typed_column import TypedColumn
 from tests.data.arrow_values import ALL, NUMBERS, TIMES, batches, same
 from tests.data.typed import instants
+from tests.examples import examples
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(batches(ALL), st.data())
 def test_pyarrow_has_the_same(batch: Batch, data: st.DataObject) -> None:
     table = pa.table(batch)
@@ -78,7 +79,7 @@ def arrow_types() -> list[tuple[Any, st.SearchStrategy[Any]]]:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.data())
 def test_what_pyarrow_makes(data: st.DataObject) -> None:
     kind, values = data.draw(st.sampled_from(arrow_types()))
@@ -94,7 +95,7 @@ def test_what_pyarrow_makes(data: st.DataObject) -> None:
     assert same(Batch.from_arrow(pa.table({"x": chunks})).to_dict()["x"], array.to_pylist())
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.tuples(st.integers(1, 3), st.none() | st.text(max_size=3)), max_size=6), st.data())
 def test_runs_are_told_apart(runs: list[tuple[int, str | None]], data: st.DataObject) -> None:
     ends = np.cumsum([length for length, _ in runs], dtype=np.int32)
@@ -167,7 +168,7 @@ def test_a_view_of_text_beyond_two_buffers() -> None:
     assert Batch.from_arrow(pa.table({"x": array.slice(4000)})).to_dict() == {"x": values[4000:]}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(batches(ALL), st.data())
 def test_pandas_has_the_same_in_the_types_of_arrow(batch: Batch, data: st.DataObject) -> None:
     frame = pa.table(batch).to_pandas(types_mapper=pd.ArrowDtype)
@@ -181,7 +182,7 @@ def test_pandas_has_the_same_in_the_types_of_arrow(batch: Batch, data: st.DataOb
 STABLE = (*(kind for kind in NUMBERS if kind != "?"), *(kind for kind in TIMES if kind != "M8[D]"), "text")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(batches((*STABLE, ZonedType("us", "Europe/Berlin"))))
 def test_pandas_has_the_same_in_types_of_its_own(batch: Batch) -> None:
     frame = pd.DataFrame.from_arrow(batch)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.core import DAG, BatchError, Edge, EdgeConfig, PartitionError, Watermark, between, column, columns
@@ -17,6 +17,7 @@ from shmjet.core.keys import partition_id
 from shmjet.data.batch import Batch
 from shmjet.data.nullable import Nullable
 from shmjet.data.text import Text
+from tests.examples import examples
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass
 
@@ -117,7 +118,7 @@ def test_many_small_batches_become_few_full_ones() -> None:
     assert sum(batch.num_rows for _, _, batch in out) == 50_000
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 1 << 30))
 def test_rows_survive_moving_tasklets_and_barriers(seed: int) -> None:
     dag = DAG()

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch
@@ -18,6 +18,7 @@ from shmjet.processors.columns.project_batches import project_batches
 from shmjet.processors.columns.sort_batches import sorted_share
 from shmjet.processors.columns.sorted_shares import ColumnOrder
 from shmjet.ring.local_lane import LocalLane
+from tests.examples import examples
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
 from tests.tables import interpreter as plain
@@ -132,7 +133,7 @@ VALUES: list[st.SearchStrategy[Any]] = [
 SHARES = st.lists(st.lists(st.tuples(*VALUES), max_size=30), min_size=1, max_size=4)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     shares=SHARES,
     names=st.permutations("nfs"),

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from shmjet.core.keys import partition_id
 from shmjet.grid import Grid, GridError
 from shmjet.ring.pickling import ItemEncodingError
+from tests.examples import examples
 
 KEYS = st.one_of(
     st.integers(),
@@ -135,7 +136,7 @@ def test_any_sequence_of_operations_does_what_it_does_to_a_dict(grid: Grid) -> N
         pass
 
     Machine.grid = grid
-    Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+    Machine.TestCase.settings = examples(30, stateful_step_count=20)
     Machine.TestCase("runTest").runTest()
     assert Machine.compared >= 30
 

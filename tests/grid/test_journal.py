@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from shmjet.core import ConfigError, MapConfig
@@ -22,6 +22,7 @@ from shmjet.grid.journal import JournalReader
 from shmjet.grid.limits import is_due, shorten
 from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
+from tests.examples import examples
 from tests.grid.conftest import FORK, in_processes
 
 Eventually = Callable[..., None]
@@ -160,7 +161,7 @@ def test_keys_and_values_of_all_kinds_come_back_from_a_journal(either: Any) -> N
     assert replayed(all_of(jet)) == {**entries, "ends": "later"}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations=OPERATIONS)
 def test_a_journal_read_from_its_start_is_the_map(folder: Path, operations: list[tuple[str, int, Any]]) -> None:
     with Grid.open(folder) as grid:

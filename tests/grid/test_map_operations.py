@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -21,6 +20,7 @@ from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
 from shmjet.grid.operations import Replace, Swap
 from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
+from tests.examples import examples
 from tests.grid.conftest import in_processes
 
 SECOND = 10**9
@@ -306,7 +306,7 @@ def test_entries_that_end_are_those_of_a_dict_with_a_clock(folder: Path, clock: 
                 grid, name = opened, map_name
 
             Machine.clock = clock
-            Machine.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+            Machine.TestCase.settings = examples(20, stateful_step_count=20)
             Machine.TestCase("runTest").runTest()
             opened.get_map(map_name).destroy()
             assert files(folder) == 0

@@ -7,7 +7,6 @@ from collections import deque
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -24,6 +23,7 @@ from shmjet._native import (
     ring_items,
 )
 from shmjet.ring import frames
+from tests.examples import examples
 
 codec = Codec()
 
@@ -125,7 +125,7 @@ class RingMachine(RuleBasedStateMachine):
 
 
 TestRingMachine = RingMachine.TestCase
-TestRingMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRingMachine.settings = examples(60, stateful_step_count=40)
 
 
 def test_frames_have_at_most_a_quarter_of_the_queue() -> None:

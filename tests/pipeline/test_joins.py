@@ -7,13 +7,14 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.core import column
 from shmjet.core.edge import Routing
 from shmjet.pipeline import BatchStage, Pipeline, SourceDef, Table
 from shmjet.processors import counting
+from tests.examples import examples
 from tests.execution.harness import LocalRun
 from tests.pipeline.partitioned import partitioned, scattered, sink
 
@@ -73,7 +74,7 @@ INPUTS: dict[str, Input] = {
 kinds = st.sampled_from(sorted(INPUTS))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     left=pairs, right=pairs, kind=st.tuples(kinds, kinds), workers=st.integers(1, 3), own=st.sampled_from([-1, 1, 2])
 )
@@ -86,7 +87,7 @@ def test_a_join_gives_what_a_dict_gives(
     assert ran(p, workers) == dict_join(left, right)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     stream=pairs,
     entries=pairs,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 import shmjet
 from shmjet import JetConfig, JetInstance, JobConfig, JobFailedError, PlanError
@@ -19,6 +19,7 @@ from shmjet.aggregate_ops import counting
 from shmjet.data.errors import DagError
 from shmjet.pipeline import BatchStage, Pipeline, ServiceFactory, SinkDef, SourceDef
 from shmjet.processors import generate, read_files, read_items, write_list, write_map
+from tests.examples import examples
 from tests.pipeline.reference import interpret
 from tests.pipeline.running import pipelines
 from tests.pipeline.test_random_pipelines import assert_same
@@ -178,7 +179,7 @@ def test_what_cannot_be_planned_is_an_error_of_new_job(jet: JetInstance) -> None
         jet.new_job(5)  # type: ignore[arg-type]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(10, suppress_health_check=list(HealthCheck))
 @given(pipelines())
 def test_random_pipelines_run_as_the_interpreter_says(
     jet: JetInstance, made: tuple[Pipeline, dict[str, list[int]]]

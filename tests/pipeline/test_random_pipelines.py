@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from shmjet.pipeline import Pipeline
+from tests.examples import examples
 from tests.pipeline.mixed import MIXED, signature
 from tests.pipeline.reference import interpret
 from tests.pipeline.running import ordered_sinks, pipelines, run
@@ -36,7 +37,7 @@ def assert_same(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(80, suppress_health_check=list(HealthCheck))
 @given(pipelines(), st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 1000))
 def test_the_engine_does_what_the_interpreter_does(
     made: tuple[Pipeline, dict[str, list[int]]], workers: int, force_rings: bool, narrow: bool, seed: int
@@ -49,7 +50,7 @@ def test_the_engine_does_what_the_interpreter_does(
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(30, suppress_health_check=list(HealthCheck))
 @given(pipelines(MIXED), st.sampled_from([1, 2, 4]), st.booleans(), st.booleans(), st.integers(0, 1000))
 def test_items_of_every_kind_come_through_as_they_are(
     made: tuple[Pipeline, dict[str, list[Any]]], workers: int, force_rings: bool, narrow: bool, seed: int

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.aggregate_ops import counting, summing, to_list
@@ -20,6 +20,7 @@ from shmjet.core import AbstractProcessor
 from shmjet.core.windows import session, sliding, tumbling
 from shmjet.pipeline import Pipeline
 from shmjet.pipeline.stream_stage import StreamStage
+from tests.examples import examples
 from tests.pipeline.running import items_source, list_sink, run
 from tests.pipeline.streams import stream_of
 
@@ -209,7 +210,7 @@ def test_each_stage(name: str) -> None:
     check([name], given, 0, 2, True)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     names=st.lists(st.sampled_from(sorted(STEPS)), max_size=4),
     given_events=events(),

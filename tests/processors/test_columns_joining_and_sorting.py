@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import DAG, JobConfig, between, column, columns, from_, processors
@@ -52,7 +52,6 @@ def test_batches_are_sorted_as_one() -> None:
     verify_processor(processors.sort_batches("city")).inputs([]).expect([])
 
 
-@settings(deadline=None)
 @given(rows=ROWS, limit=st.none() | st.integers(0, 50), descending=st.booleans(), size=st.integers(1, 20))
 def test_sorting_in_runs_gives_what_sorted_gives(
     rows: list[list[tuple[int, str]]], limit: int | None, descending: bool, size: int
@@ -95,7 +94,6 @@ def test_batches_are_joined(how: str, expected: list[Any]) -> None:
     check.expect([Batch.from_rows(expected, ["city", "n", "country"][: len(expected[0])])])
 
 
-@settings(deadline=None)
 @given(probe=ROWS, build=ROWS, size=st.integers(1, 50))
 def test_a_join_in_steps_gives_what_a_dict_gives(probe: Any, build: Any, size: int) -> None:
     supplier = processors.hash_join_batches("k", suffix="_build", batch_rows=size)

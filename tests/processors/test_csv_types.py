@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import shmjet
 from shmjet import Batch, BatchError, JetConfig, JetInstance, JobFailedError, Pipeline, sinks, sources
 from shmjet.pipeline import SinkDef
 from shmjet.processors import write_files
+from tests.examples import examples
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,7 +59,7 @@ INSTANCES: list[JetInstance] = []
 DIGITS = st.text("0123456789", max_size=22)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.sampled_from(["", "-", "+"]), DIGITS, st.sampled_from(["", "."]), DIGITS, st.integers(1, 38), st.data())
 @example("", "9" * 16, ".", "99", 18, None)
 @example("-", "9" * 17, ".", "99", 18, None)

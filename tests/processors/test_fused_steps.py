@@ -9,12 +9,13 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.processors.general import fused_steps
 from shmjet.processors.general.fused_steps import Kind, Step, fused
 from shmjet.testing import verify_processor
+from tests.examples import examples
 from tests.processors.driving import Driver, processors_of
 
 FUNCTIONS: dict[tuple[Kind, str], Any] = {
@@ -53,7 +54,7 @@ def test_chains_of_one_and_two_steps_keep_the_contract(names: list[tuple[Kind, s
     verify_processor(fused(steps(*names))).inputs(items).expect(done_by_hand(names, items))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.sampled_from(list(FUNCTIONS)), min_size=1, max_size=6),
     st.lists(st.integers(0, 100), max_size=60),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, ProcessorError
@@ -22,6 +22,7 @@ from shmjet.core.state_placement import NullKey, StatePlacement
 from shmjet.data.column_keys import hash_rows
 from shmjet.processors import group_by
 from shmjet.testing import verify_processor
+from tests.examples import examples
 
 from .restoring import Stage
 
@@ -80,7 +81,7 @@ def streams(draw: st.DrawFn) -> tuple[list[Batch], tuple[str, ...], dict[str, An
 # -- one processor: exactly the same, in the same order ----------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(streams(), st.integers(0, 4), st.integers(1, 3))
 def test_a_restored_processor_goes_on_to_the_bit(
     stream: tuple[list[Batch], tuple[str, ...], dict[str, Any]], cut: int, overdue_after: int
@@ -172,7 +173,7 @@ def dealt(stage: Stage, batch: Batch, names: Sequence[str]) -> None:
         stage.feed(index, [own] if own.num_rows else [])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data(), st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_groups_come_to_the_owners_of_their_keys(data: st.DataObject, counts: list[int]) -> None:
     kinds = data.draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))

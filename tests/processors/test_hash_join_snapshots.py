@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shmjet import Batch, ProcessorError
@@ -17,6 +17,7 @@ from shmjet.core.state_placement import StatePlacement
 from shmjet.data.column_keys import hash_rows
 from shmjet.processors import hash_join_batches
 from shmjet.testing import verify_processor
+from tests.examples import examples
 
 from .restoring import Stage
 
@@ -71,7 +72,7 @@ def restored(join: Join, count: int, is_built: bool) -> Join:
     return other
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(SIDES, SIDES, st.sampled_from(HOWS), st.sampled_from([BROADCAST, PARTITIONED]), st.integers(0, 4), st.data())
 def test_a_restored_join_gives_what_one_without_a_snapshot_gives(
     left: list[list[Any]], right: list[list[Any]], how: str, placement: StatePlacement, cut: int, data: st.DataObject

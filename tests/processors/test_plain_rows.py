@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.processors.files import plain_rows
@@ -46,7 +46,6 @@ def encoded(encoder: RowEncoder, rows: list[Any]) -> Any:
         return type(error), str(error)
 
 
-@settings(deadline=None)
 @given(
     rows=tables(),
     delimiter=st.sampled_from(",;\t:"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch
@@ -16,6 +16,7 @@ from shmjet.core.state_placement import StatePlacement
 from shmjet.processors import sort_batches
 from shmjet.processors.columns import saving
 from shmjet.testing import verify_processor
+from tests.examples import examples
 
 from .restoring import Entries, Stage
 
@@ -41,7 +42,7 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shmjet.processors.columns.saving.PIECE_BYTES", 40)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.lists(KEYS, min_size=1, max_size=9), min_size=1, max_size=5),
     st.integers(0, 5),

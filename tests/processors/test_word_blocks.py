@@ -8,13 +8,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.columns.words import WordCounter
 from shmjet.processors.columns import word_blocks
 from shmjet.processors.columns.word_blocks import WordReader
 from shmjet.processors.files.file_blocks import Segment
+from tests.examples import examples
 
 PIECES = st.sampled_from(
     [b"a", b"Bc", "ä€😀".encode(), b"\xff\xe2", b"\xe2\x80", b"\n", b" ", "\u2003".encode(), "\x85".encode(), b"x" * 40]
@@ -45,7 +46,7 @@ def expected(data: bytes) -> Counter[str]:
     return Counter(data.decode("utf-8", "replace").lower().split())
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     data=st.lists(PIECES, max_size=40).map(b"".join),
     cuts=st.lists(st.integers(1, 100), max_size=6),

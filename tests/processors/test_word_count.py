@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.columns.words import WordPiece
@@ -34,6 +34,7 @@ from shmjet.processors.columns.word_count import (
     share_partition,
 )
 from shmjet.testing import TestGrid
+from tests.examples import examples
 from tests.execution.harness import LocalRun
 
 from .driving import Driver
@@ -198,7 +199,7 @@ RAW = st.lists(
 ).map(b" ".join)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(RAW, min_size=1, max_size=3), st.integers(1, 200))
 def test_whatever_files_hold_both_stages_count_it(
     tmp_path_factory: pytest.TempPathFactory, files: list[bytes], block_size: int

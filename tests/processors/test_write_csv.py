@@ -203,7 +203,6 @@ def test_wrong_arguments_are_refused(given: dict[str, Any], what: str) -> None:
         processors.write_files("x", **{"format": "csv", **given})
 
 
-@settings(deadline=None)
 @given(
     table=tables(),
     delimiter=st.sampled_from(",;\t| "),
@@ -231,7 +230,6 @@ def floats() -> list[float]:
     return [*near, *map(float, steps), 0.0, -0.0, 5e-324, 1.7976931348623157e308, float("inf"), float("-inf")]
 
 
-@settings(deadline=None)
 @given(
     drawn=st.lists(st.floats() | st.decimals(-(10**9), 10**9, places=3).map(float) | st.integers().map(float)),
 )

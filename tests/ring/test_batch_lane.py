@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet._native import RING_HEADER, Codec, Poller, RingConsumer, RingCorruptError, RingProducer, ring_format
@@ -64,7 +64,6 @@ def joined(items: list[Any]) -> Batch:
     return Batch.concat(items)
 
 
-@settings(deadline=None)
 @given(st.lists(batches(), max_size=6), st.sampled_from([0, SLAB]))
 def test_every_batch_arrives_equal(sent: list[Batch], memory: int) -> None:
     got = Lane(memory=memory).pump(sent)
@@ -74,7 +73,6 @@ def test_every_batch_arrives_equal(sent: list[Batch], memory: int) -> None:
             assert isinstance(column, Text) or not column.flags.writeable
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.integers(), st.text(max_size=5), st.builds(object), batches(most_columns=2)), max_size=30))
 def test_batches_keep_their_places_among_other_items(sent: list[Any]) -> None:
     sent = [("o", i) if type(item) is object else item for i, item in enumerate(sent)]

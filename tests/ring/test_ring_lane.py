@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet._native import RING_HEADER, Codec, Poller, RingConsumer, RingCorruptError, RingProducer, ring_format
@@ -72,7 +72,6 @@ marks: st.SearchStrategy[Mark] = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.one_of(nested(plain_scalars), nested(odd_scalars), marks), max_size=60),
     st.sampled_from([4096, 65536]),

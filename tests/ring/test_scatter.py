@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.core.keys import partition_id
@@ -16,6 +16,7 @@ from shmjet.data.errors import BatchError
 from shmjet.data.text import Text
 from shmjet.ring.scatter import BatchScatter
 from tests.data.batches import columns
+from tests.examples import examples
 
 PARTITIONS = 13
 
@@ -94,7 +95,7 @@ def streams(draw: st.DrawFn) -> list[Batch]:
 
 
 @given(streams(), st.integers(1, 12), st.integers(1, 12))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_every_row_reaches_the_consumer_of_its_key_in_order(batches: list[Batch], consumers: int, rows: int) -> None:
     check(batches, ("key",), consumers, rows)
 

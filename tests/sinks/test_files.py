@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import shmjet
 from shmjet import Batch, JobFailedError, JobStatus, WorkerLostError, processors, sinks, sources
 from shmjet.pipeline.definitions import SinkDef, SourceDef
 from shmjet.processors.files.row_text import RowEncoder
+from tests.examples import examples
 from tests.sources.running import collected, dag_of, read, run
 
 METHODS: list[Any] = [None, "gzip", "bz2", "xz", "zstd"]
@@ -155,7 +156,7 @@ def test_rows_that_do_not_fit_are_shown(rows: list[Any], options: dict[str, Any]
         text_of(*rows, **options)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(
         st.tuples(

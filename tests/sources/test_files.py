@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import shmjet
 from shmjet import Batch, BatchError, JobFailedError, sources
 from shmjet.processors.files.compression import UnpackedStream, compression_of
+from tests.examples import examples
 from tests.sources.running import collected, read
 
 ODD = ["ein wort", "", "zwei  wörter", "日本語", " mit Rand ", "ende"]
@@ -89,7 +90,7 @@ def test_another_charset(packed: Callable[[str, bytes], Path]) -> None:
         read(sources.files(path, errors="strict"))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.text(alphabet="ab\r\n", max_size=30), max_size=30), st.sampled_from([".gz", ""]))
 def test_lines_end_as_in_text_mode(tmp_path_factory: pytest.TempPathFactory, parts: list[str], suffix: str) -> None:
     text = "".join(parts)

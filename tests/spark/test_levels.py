@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import BatchError
@@ -19,6 +19,7 @@ from shmjet.spark.back.column_conversion import fitted_values
 from shmjet.spark.back.levels import Leaf, is_optional, leaves_of, shredded
 from shmjet.spark.back.parquet import ParquetWriter
 from shmjet.spark.back.schemas import Column
+from tests.examples import examples
 
 
 def listed(name: str, element: Column, within: tuple[str, ...] = ()) -> Column:
@@ -103,7 +104,7 @@ def expected(column: Column, rows: list[Any], leaf: Leaf, number: int) -> tuple[
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_levels_are_those_of_a_shredder_that_goes_value_by_value(column: Column, data: st.DataObject) -> None:
     rows = data.draw(st.lists(values_of(column), max_size=6))
@@ -118,7 +119,7 @@ def test_levels_are_those_of_a_shredder_that_goes_value_by_value(column: Column,
         assert (entries.repetition is None and not leaf.repetition) or entries.repetition.tolist() == repetition
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.tuples(*map(values_of, COLUMNS)), max_size=8))
 def test_duckdb_reads_what_was_written(rows: list[tuple[Any, ...]]) -> None:
     duckdb = pytest.importorskip("duckdb")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from shmjet import JetInstance
 from shmjet.pipeline import Pipeline
+from tests.examples import examples
 from tests.pipeline.reference import interpret
 from tests.pipeline.running import pipelines
 from tests.pipeline.test_random_pipelines import assert_same
@@ -16,7 +17,7 @@ from tests.pipeline.test_random_pipelines import assert_same
 pytestmark = pytest.mark.slow
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(4, suppress_health_check=list(HealthCheck))
 @given(pipelines())
 def test_spark_does_what_the_interpreter_does(
     spark: Any, jet: JetInstance, made: tuple[Pipeline, dict[str, list[int]]]

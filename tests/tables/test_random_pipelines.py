@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, column, sources, when
 from shmjet.columns import count, max_, min_, sum_
 from shmjet.pipeline import BatchStage, Pipeline
+from tests.examples import examples
 from tests.pipeline.running import list_sink, run
 from tests.tables import interpreter as plain
 from tests.tables.interpreter import Rows
@@ -202,7 +203,7 @@ def expected(names: list[str], left: Rows, right: Rows) -> Rows:
     return left
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(programs(), tables(), tables(), st.sampled_from([1, 2, 4]), st.booleans())
 def test_pipelines_of_columns_do_what_a_plain_interpreter_does(
     names: list[str], left: list[Batch], right: list[Batch], workers: int, is_small: bool

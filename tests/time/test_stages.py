@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Watermark, processors
@@ -15,6 +15,7 @@ from shmjet.core.timed import TIMESTAMP, TimedKey
 from shmjet.core.watermark import WatermarkCoalescer
 from shmjet.core.windows import SessionWindow, SlidingWindow, SlidingWindowPolicy
 from shmjet.processors.time.stream_join import stream_join
+from tests.examples import examples
 from tests.processors.driving import Driver, processors_of
 from tests.processors.time.streams import play
 from tests.time import interpreter
@@ -72,7 +73,7 @@ def unordered(windows: interpreter.Windows) -> dict[Any, Any]:
 
 
 @given(CALLS, LAGS, st.sampled_from([1, 5, 10]), st.sampled_from([1, 2, 6]))
-@settings(max_examples=100)
+@examples(100)
 def test_sliding_windows(calls: list[Any], lag: int, slide: int, frames: int) -> None:
     stream, events = with_watermarks(calls, lag, slide)
     window = SlidingWindow(SlidingWindowPolicy(slide * frames, slide))
@@ -83,7 +84,7 @@ def test_sliding_windows(calls: list[Any], lag: int, slide: int, frames: int) ->
 
 
 @given(CALLS, LAGS, st.sampled_from([1, 5]), st.integers(1, 20))
-@settings(max_examples=100)
+@examples(100)
 def test_sessions(calls: list[Any], lag: int, stride: int, gap: int) -> None:
     stream, events = with_watermarks(calls, lag, stride)
     supplier = processors.aggregate_to_session_window(KEY, TIMESTAMP, SessionWindow(gap), to_list())
@@ -98,7 +99,7 @@ def collected(state: list[Any], key: Any, item: Any) -> None:
 
 
 @given(CALLS, LAGS, st.integers(1, 20))
-@settings(max_examples=100)
+@examples(100)
 def test_states_with_ttl(calls: list[Any], lag: int, ttl: int) -> None:
     stream, events = with_watermarks(calls, lag, 1)
     supplier = processors.map_stateful(
@@ -116,7 +117,7 @@ def test_states_with_ttl(calls: list[Any], lag: int, ttl: int) -> None:
     st.integers(0, 20),
     st.sampled_from(["inner", "left", "right", "outer"]),
 )
-@settings(max_examples=100)
+@examples(100)
 def test_joins_of_streams(calls: list[Any], lag: int, within: int, how: Any) -> None:
     streams = [with_watermarks([items for at, items in calls if at == side], lag, 1)[0] for side in (0, 1)]
     (processor,) = processors_of(stream_join(letter, letter, within=within / 1000, how=how))

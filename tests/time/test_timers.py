@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.event_time_mapper import EventTimeMapper
+from tests.examples import examples
 
 MS = 1_000_000
 END = 1_500
@@ -50,7 +51,7 @@ def by_timers(mapper: EventTimeMapper, events: dict[int, Any]) -> tuple[list[tup
 
 
 @given(EVENTS, TIMES, TIMES, st.sampled_from([1, 10, 100, 250]), st.integers(0, 100), st.integers(0, 3))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_timers_find_all_that_is_due_and_nothing_else(
     events: dict[int, Any], idle: int | None, advance: int | None, stride: int, lag: int, partitions: int
 ) -> None:

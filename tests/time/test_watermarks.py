@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, column
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.event_time_mapper import EventTimeMapper
 from shmjet.data.marks import IDLE, Watermark
+from tests.examples import examples
 from tests.time.interpreter import Event, Found, Source, sessions, sliding
 
 MS = 1_000_000
@@ -51,7 +52,7 @@ def once_idle(words: list[Any]) -> list[Any]:
     STRIDES,
     st.sampled_from([None, 5, 10]),
 )
-@settings(max_examples=150)
+@examples(150)
 def test_lists_give_what_single_events_give(
     steps: list[Any], partitions: int, lag: int, stride: int, idle_timeout: int | None
 ) -> None:
@@ -92,7 +93,7 @@ def test_lists_give_what_single_events_give(
     st.sampled_from([1, 2]),
     st.sampled_from([None, 10]),
 )
-@settings(max_examples=150)
+@examples(150)
 def test_rows_of_batches_are_late_as_items_are(
     runs: list[Any], lag: int, stride: int, partitions: int, idle_timeout: int | None
 ) -> None:

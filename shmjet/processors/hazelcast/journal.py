@@ -20,7 +20,7 @@ from shmjet.data.errors import ConfigError
 from shmjet.grid.journal import MapEvent
 from shmjet.processors.hazelcast.connection import Connection, Reply, connect
 from shmjet.processors.hazelcast.settings import ClusterSettings
-from shmjet.processors.time.timed_items import Run
+from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.processors.time.timed_source import TimedSource
 
 AT_ONCE: Final = 256
@@ -98,7 +98,7 @@ class RemoteJournalProcessor(TimedSource):
             return super().first_partitions() if self._partitions else ()
         return self._partitions
 
-    def read(self) -> Iterable[Run]:
+    def read(self) -> Iterable[PartitionItems]:
         """Return what has come, and ask for more."""
         if not self._is_reading:
             self._begin_reading()
@@ -119,9 +119,9 @@ class RemoteJournalProcessor(TimedSource):
         self.read_again = 0.0 if self._came or self._lost else math.inf
         return runs
 
-    def _run(self, partition: int, events: list[MapEvent]) -> Run:
+    def _run(self, partition: int, events: list[MapEvent]) -> PartitionItems:
         own = self.policy is not None and self.policy.timestamps != "ingestion"
-        return Run(events, partition // self.context.total_parallelism if own else 0)
+        return PartitionItems(events, partition // self.context.total_parallelism if own else 0)
 
     def _begin_reading(self) -> None:
         self._is_reading = True

@@ -6,10 +6,11 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.cluster.partitions.placement import Held, place
+from tests.examples import examples
 
 Rows = Sequence[Held]
 
@@ -55,7 +56,7 @@ def names(members: int) -> list[str]:
     return [f"member {member}" for member in range(members)]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(clusters(4, 4))
 def test_no_placement_is_more_even_and_none_as_even_has_fewer_copies(case: tuple[list[Held], list[str], int]) -> None:
     held, hosts, backups = case

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shmjet import Batch, Text, column
 from shmjet.columns.expressions import automata, evaluate
 from shmjet.core.expressions.text_functions import checked_pattern
 from shmjet.data.errors import BatchError
+from tests.examples import examples
 
 pieces = st.sampled_from(
     [
@@ -54,7 +55,7 @@ patterns = st.recursive(pieces, _joined, max_leaves=8)
 values = st.lists(st.text(alphabet="abkKs\u017féÀ\n 1\u212a🙂", max_size=7), max_size=8)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(patterns, values)
 @example("b$", ["b\n", "b\n\n", "b", "bé"])
 @example("^$|[\u0100-\u0200]", ["", "\u0150", "a"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.columns.expressions import Projection, Selection
@@ -16,6 +16,7 @@ from shmjet.core.column_key import column
 from shmjet.core.expressions import Expression
 from shmjet.data.batch import Batch
 from shmjet.data.errors import BatchError
+from tests.examples import examples
 
 a, x, n, s = (column(name) for name in "axns")
 
@@ -57,7 +58,7 @@ def outcome(make: Callable[[], Batch]) -> Any:
     return batch.names, batch.num_rows, batch.schema, repr(batch.to_dict())
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(rows, st.sampled_from(CONDITIONS), st.sampled_from(OUTPUTS), st.sampled_from(["select", "with"]), st.booleans())
 def test_the_result_is_that_of_one_after_the_other(
     given_rows: list[Any], condition: Expression, outputs: Mapping[str, Expression], kind: str, drops: bool

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shmjet import Batch, BatchError
@@ -18,9 +18,10 @@ from shmjet.core import ColumnKey, Expression
 from shmjet.data.nullable import Nullable
 from tests.columns.expressions import trees
 from tests.columns.expressions.interpreter import Refused, Weak, kind_of, value_of
+from tests.examples import examples
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data(), trees.anything_of(3))
 def test_an_expression_gives_what_each_row_gives(data: Any, expression: Expression) -> None:
     batch, rows = data.draw(trees.batches(expression.names))

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.columns.expressions.row_chooser import RowChooser
+from tests.examples import examples
 
 runs = st.lists(
     st.one_of(
@@ -20,7 +21,7 @@ runs = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(runs, st.sampled_from(["i1", "?", "u2", "f4", "i8", "f8", "M8[us]"]), st.integers(0, 3))
 def test_the_rows_kept_are_those_of_the_mask(parts: list[list[bool]], dtype: str, cut: int) -> None:
     whole = np.array([mark for part in parts for mark in part], np.bool_)

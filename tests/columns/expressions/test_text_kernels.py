@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, column
@@ -16,6 +16,7 @@ from shmjet.columns import text as kernels
 from shmjet.columns.expressions import Projection
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Text
+from tests.examples import examples
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
@@ -44,7 +45,7 @@ NUMBERS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(NUMBERS, st.sampled_from(INTEGERS))
 def test_integers_are_read_as_int_reads_them(text: str, kind: str) -> None:
     limits = np.iinfo(kind)
@@ -55,7 +56,7 @@ def test_integers_are_read_as_int_reads_them(text: str, kind: str) -> None:
     assert cast([text], kind) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(NUMBERS, st.sampled_from(["float64", "float32"]))
 def test_floats_are_read_as_float_reads_them(text: str, kind: str) -> None:
     value: Any = None
@@ -77,7 +78,7 @@ DATES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.one_of(DATES, st.sampled_from(["", "2020", "NaT", "1132754419"])), st.sampled_from(["D", "s", "us"]))
 def test_dates_are_read_as_numpy_reads_them(text: str, unit: str) -> None:
     found = cast([text], f"datetime64[{unit}]")
@@ -118,7 +119,7 @@ ALPHABET = "aB\u00c4\u00df\u03a3\u03c3\u0130\u0131\u0149\u01c6\n \t\x1c\x85'\0\u
 LETTERS = st.text(ALPHABET, max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(LETTERS, max_size=6))
 def test_words_and_letters_beyond_ascii_are_those_of_str(values: list[str]) -> None:
     text = Text.of(["Q", *values])[1:]
@@ -127,7 +128,7 @@ def test_words_and_letters_beyond_ascii_are_those_of_str(values: list[str]) -> N
     assert list(computed(text, column("x").str.split())) == [value.split() for value in values]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.binary(max_size=6), min_size=1, max_size=5))
 def test_invalid_bytes_are_replaced_as_decode_does(values: list[bytes]) -> None:
     text = Text.trusted(np.cumsum([0, *map(len, values)]), np.frombuffer(b"".join(values), np.uint8))

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, BatchError, Nullable, Text, column, when
 from shmjet.columns.expressions import evaluate
 from shmjet.data.column_types import CategoryType, ZonedType
 from shmjet.data.typed_column import TypedColumn
+from tests.examples import examples
 
 ZONES = (
     "Europe/Berlin",
@@ -45,7 +46,7 @@ def _python(seconds: int, zone: str) -> datetime.datetime:
     return moment.astimezone(zoneinfo.ZoneInfo(zone))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(instants, min_size=1, max_size=8), st.sampled_from(ZONES))
 def test_parts_follow_the_zone(seconds: list[int], zone: str) -> None:
     batch = _zoned(seconds, zone)
@@ -66,7 +67,7 @@ def _part(part: str, moment: datetime.datetime) -> int:
     return other[part] if part in other else int(getattr(moment, part))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(instants, min_size=1, max_size=8), st.sampled_from(("Europe/Berlin", "America/New_York", "UTC")))
 def test_a_day_begins_at_midnight_of_the_zone(seconds: list[int], zone: str) -> None:
     found = evaluate(column("t").dt.truncate("day"), _zoned(seconds, zone)).to_list()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, BatchError, column, when
@@ -24,6 +24,7 @@ from shmjet.columns.expressions.projection import _computed
 from shmjet.core import Expression
 from shmjet.data.nullable import Nullable
 from tests.data.typed import decimals, instants
+from tests.examples import examples
 
 Row = dict[str, Any]
 EXACT = decimal.Context(prec=200)
@@ -361,7 +362,7 @@ def _shown(value: decimal.Decimal, scale: int) -> decimal.Decimal:
 TREES = st.one_of(numbers(3), moments(3), texts(3), nested(2), conditions(3), others(2))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data(), TREES)
 def test_an_expression_gives_what_python_gives(data: Any, tree: Tree) -> None:
     check(tree, *data.draw(tables(tree.expression.names)))

@@ -13,11 +13,12 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, column, when
 from shmjet.columns.expressions import evaluate
+from tests.examples import examples
 
 pl = pytest.importorskip("polars")
 pl.Series([1, None]).filter(pl.Series([1, None]).is_null())  # starts polars' threads, which no test may leave behind
@@ -216,7 +217,7 @@ def listed(values: Any) -> list[Any]:
     return [value.astimezone(UTC) if isinstance(value, datetime.datetime) else value for value in found]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(tables(), pairs())
 def test_typed_expressions_are_those_of_polars(table: dict[str, list[Any]], pair: Pair) -> None:
     frame = pl.DataFrame(

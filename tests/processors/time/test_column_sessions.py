@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, Watermark
@@ -19,6 +19,7 @@ from shmjet.columns import count, list_, session_groups, sum_
 from shmjet.core.state_placement import StatePlacement
 from shmjet.processors.time.column_sessions import EarlyColumnSessionsProcessor, sessions_of_columns
 from shmjet.processors.time.grouped_windows import GroupedSessions
+from tests.examples import examples
 from tests.processors.restoring import Stage
 from tests.processors.time.column_rows import (
     EXACT,
@@ -117,20 +118,20 @@ def check(
     assert late + late_of(stage) == len(expected.late)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(streams(rows(NUMBERS, WHOLE)), KEYS, GAPS, st.integers(1, 3))
 def test_counts_and_sums_of_integers(calls: list[Any], keys: tuple[str, ...], gap: int, n: int) -> None:
     check(fit(calls, keys), keys, EXACT, gap, n if keys else 1)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(streams(rows(TEXTS, HALVES)), KEYS, GAPS, st.integers(1, 3))
 def test_all_aggregates_of_floats(calls: list[Any], keys: tuple[str, ...], gap: int, n: int) -> None:
     check(fit(calls, keys), keys, EXACT | OTHERS | KEPT, gap, n if keys else 1)
 
 
 @pytest.mark.parametrize("kind", list(VALUES))
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(data=st.data(), keys=KEYS, gap=GAPS, n=st.integers(1, 3))
 def test_first_last_and_extreme_rows_go_by_time(
     kind: str, data: st.DataObject, keys: tuple[str, ...], gap: int, n: int
@@ -139,7 +140,7 @@ def test_first_last_and_extreme_rows_go_by_time(
     check(fit(calls, keys), keys, ORDERED, gap, n if keys else 1, by_rows)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.lists(st.lists(st.tuples(st.integers(-900, 900), st.integers(0, 3)), min_size=1), max_size=8), GAPS)
 def test_long_runs_out_of_order_join_sessions(batches: list[list[tuple[int, int]]], gap: int) -> None:
     calls: list[Any] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, Watermark
@@ -20,6 +20,7 @@ from shmjet.core.state_placement import StatePlacement
 from shmjet.data.column_keys import hash_rows
 from shmjet.data.errors import BatchError
 from shmjet.processors.time.column_stream_join import join_streams_of_columns
+from tests.examples import examples
 from tests.processors.restoring import Stage
 from tests.time import interpreter
 from tests.time.interpreter import Event
@@ -137,19 +138,19 @@ def streams(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
     return st.lists(st.one_of(batch, batch, batch, st.integers(1, 40), st.sampled_from("123")), max_size=14)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(streams(st.sampled_from([1, 2, 3, None])), st.sampled_from([0, 1, 7, 30, 1000]), st.integers(1, 3))
 def test_integer_keys(calls: list[Any], within: int, n: int) -> None:
     check(calls, within, n)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(streams(st.sampled_from([0.5, -0.0, 0.0, math.nan, None])), st.sampled_from([0, 7, 1000]), st.integers(1, 3))
 def test_float_keys(calls: list[Any], within: int, n: int) -> None:
     check(calls, within, n)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(streams(st.sampled_from(["", "a", "a text of more than twelve bytes", None])), st.sampled_from([3, 1000]))
 def test_text_keys(calls: list[Any], within: int) -> None:
     check(calls, within)
@@ -168,7 +169,7 @@ def test_times_that_are_far_apart() -> None:
     check([(0, rows), (1, rows)], 2 * far)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     streams(st.sampled_from([1, 2, None])),
     st.sampled_from([0, 1, 7, 30, 1000]),

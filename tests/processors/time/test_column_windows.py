@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, Watermark
@@ -25,6 +25,7 @@ from shmjet.processors.time.column_windows import (
     windows_of_columns,
 )
 from shmjet.processors.time.grouped_windows import grouped_by
+from tests.examples import examples
 from tests.processors.restoring import Stage
 from tests.processors.time.column_rows import (
     EXACT,
@@ -184,7 +185,7 @@ def check(
 SHAPES = st.sampled_from([(10, 10), (20, 10), (60, 10), (120, 10), (12, 1)])
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(streams(rows(NUMBERS, WHOLE)), KEYS, SHAPES, st.booleans(), st.integers(1, 3))
 def test_counts_and_sums_of_integers(
     calls: list[Any], keys: tuple[str, ...], shape: tuple[int, int], two: bool, n: int
@@ -192,7 +193,7 @@ def test_counts_and_sums_of_integers(
     check(fit(calls, keys), keys, EXACT, *shape, two_stages=two, processors=n if keys else 1)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(streams(rows(TEXTS, HALVES)), KEYS, SHAPES, st.booleans(), st.integers(1, 3))
 def test_all_aggregates_of_floats(
     calls: list[Any], keys: tuple[str, ...], shape: tuple[int, int], two: bool, n: int
@@ -200,14 +201,14 @@ def test_all_aggregates_of_floats(
     check(fit(calls, keys), keys, EXACT | OTHERS, *shape, two_stages=two, processors=n if keys else 1)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(streams(rows(FLOATS, WHOLE)), SHAPES, st.integers(1, 3))
 def test_aggregates_that_keep_rows(calls: list[Any], shape: tuple[int, int], n: int) -> None:
     check(calls, ("k",), KEPT | {"n": count()}, *shape, processors=n)
 
 
 @pytest.mark.parametrize("kind", list(VALUES))
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(data=st.data(), keys=KEYS, shape=SHAPES, n=st.integers(1, 3))
 def test_first_last_and_extreme_rows_go_by_time(
     kind: str, data: st.DataObject, keys: tuple[str, ...], shape: tuple[int, int], n: int
@@ -216,7 +217,7 @@ def test_first_last_and_extreme_rows_go_by_time(
     check(fit(calls, keys), keys, ORDERED, *shape, processors=n if keys else 1, of_rows=by_rows)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(streams(rows(NUMBERS, HALVES)), SHAPES, st.integers(1, 3))
 def test_first_and_last_in_two_stages(calls: list[Any], shape: tuple[int, int], n: int) -> None:
     """Each time once: which of equal times came first is not known where two processors emit states."""
