@@ -51,7 +51,7 @@ def _prefix() -> str:
     return f"shmjet-{os.geteuid()}-"
 
 
-def _own_folders(base: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def own_folders(base: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield the instances' folders that belong to this user; of others nothing is even opened."""
     prefix = _prefix()
     try:
@@ -71,7 +71,7 @@ def running_folders() -> list[Path]:
     bases = [Path("/dev/shm")]
     with contextlib.suppress(OSError):  # there is no temporary folder: then no member is in one
         bases.append(_temporary_folder())
-    found = [pair for base in dict.fromkeys(bases) for pair in _own_folders(base) if is_locked(pair[0])]
+    found = [pair for base in dict.fromkeys(bases) for pair in own_folders(base) if is_locked(pair[0])]
     return [folder for folder, _ in sorted(found, key=lambda pair: pair[1].st_mtime)]
 
 
@@ -105,7 +105,7 @@ def is_locked(folder: Path) -> bool:
 def sweep(base: Path) -> list[Path]:
     """Remove the folders of members that are gone; return them."""
     swept = []
-    for folder, status in _own_folders(base):
+    for folder, status in own_folders(base):
         try:
             fd = _open_lock(folder)
         except FileNotFoundError:

@@ -55,6 +55,17 @@ class SharedMemory:
         self._in_use.add(arena_id)
         return self._mapped[arena_id]
 
+    def adopt(self, arena_id: int, memory: memoryview, fd: int = -1) -> None:
+        """Take an arena that this process has mapped already.
+
+        Args:
+            arena_id: its number.
+            memory: all of it.
+            fd: its descriptor; -1 where no memory of it has to be reserved.
+        """
+        self._mapped[arena_id] = memory
+        self._fds[arena_id] = fd
+
     def _map(self, fd: int, size: int, label: str) -> mmap.mmap:
         try:
             return map_segment(fd, size, label)

@@ -93,7 +93,7 @@ class ProcessorTasklet:
         self.output = TaskletOutput(outbox, outbound, counters, clock)
         self.intake = InputSelector(inbound)
         self._edges = self.intake.edges
-        self._meter = Meter(counters, len(outbound), processor)
+        self.meter = Meter(counters, len(outbound), processor)
         self._watermark: Watermark | None = None
         self.last_barrier = -1
         self._progress = False
@@ -213,7 +213,7 @@ class ProcessorTasklet:
         if not self.output.unflushed or self._flush():
             self.steps[self.state]()
             if self.output.unflushed and not self._flush():
-                self._meter.blocked += 1
+                self.meter.blocked += 1
         if not self._progress:
             self.flush_buffered()
         if self.background is not None:
@@ -225,7 +225,7 @@ class ProcessorTasklet:
             self.poller.inputs = wants_input
         else:  # buffered edges are emptied all the time, others when there is a use for it
             self.poller = self._all_inputs if wants_input else self._soaked_inputs
-        meter = self._meter
+        meter = self.meter
         if self._progress and self.state is not State.END and not meter.is_due(self._begun_ns):
             meter.is_stale = True
         elif (self._progress or self.polling or meter.is_stale) and COUNTS:
@@ -307,14 +307,14 @@ class ProcessorTasklet:
     @property
     def busy_ns(self) -> int:
         """Nanoseconds spent in the processor so far."""
-        return self._meter.busy_ns
+        return self.meter.busy_ns
 
     def export_state(self) -> dict[str, Any]:
         """Return all that a twin on another worker needs to go on; only while it `is_at_rest`."""
         plain = {name: getattr(self, name) for name in _MOVING}
         plain["inbox"] = list(self.inbox)
         plain["intake"] = self.intake.export_state()
-        plain["meter"] = self._meter.export_state()
+        plain["meter"] = self.meter.export_state()
         plain["output"] = self.output.export_state()
         plain["snapshots"] = None if self.snapshots is None else self.snapshots.export_state()
         return plain
@@ -324,7 +324,7 @@ class ProcessorTasklet:
         self._initialised = True
         state = dict(state)
         self.intake.import_state(state.pop("intake"))
-        self._meter.import_state(state.pop("meter"))
+        self.meter.import_state(state.pop("meter"))
         self.output.import_state(state.pop("output"))
         self.inbox.fill(state.pop("inbox"))
         snapshots = state.pop("snapshots")
@@ -575,7 +575,7 @@ class ProcessorTasklet:
         return bool(result)
 
     def _spent(self, elapsed_ns: int) -> None:
-        meter = self._meter
+        meter = self.meter
         self._elapsed_ns = elapsed_ns
         meter.calls += 1
         meter.busy_ns += elapsed_ns
@@ -587,7 +587,7 @@ class ProcessorTasklet:
 
     def _count(self) -> None:
         """Publish the numbers: after the first calls, when nothing goes on, and now and then between."""
-        self._meter.publish(self._begun_ns, self.state, self.processor, self.intake, self.output.edges)
+        self.meter.publish(self._begun_ns, self.state, self.processor, self.intake, self.output.edges)
 
 
 def _never() -> bool:

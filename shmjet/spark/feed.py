@@ -42,14 +42,14 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
         object.__setattr__(self, "feed", f"spark-{uuid.uuid4().hex[:12]}")
         object.__setattr__(self, "fields", fields)
         object.__setattr__(self, "memory", memory)
-        object.__setattr__(self, "_origin", origin)
+        object.__setattr__(self, "origin", origin)
 
     feed: str
     fields: tuple[Field, ...]
     memory: int
     heads: bool
     """Each processor begins with a batch without rows, so that the columns are known where no row is left."""
-    _origin: Any
+    origin: Any
 
     def get(self, count: int) -> Sequence[Processor]:
         """Return the processors."""
@@ -61,12 +61,12 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
         Raises:
             ConfigError: this process does not hold the DataFrame, or a setting of Spark's would break the feed.
         """
-        if self._origin is None:
+        if self.origin is None:
             raise ConfigError(
                 f"{self.name}: a job with spark.source() is executed by the process that made the source, which holds "
                 "the SparkSession"
             )
-        self._origin.begin(self, execution)
+        self.origin.begin(self, execution)
 
     def prepare(self) -> Any:
         """Return the Spark job that reads the rows, for pipelines that run on Spark.
@@ -74,9 +74,9 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
         Raises:
             ConfigError: this process does not hold the DataFrame, or it is a stream.
         """
-        if self._origin is None or not hasattr(self._origin, "prepare"):
+        if self.origin is None or not hasattr(self.origin, "prepare"):
             raise ConfigError(f"{self.name}: only the process that made it can read it, and only bounded data at once")
-        return self._origin.prepare()
+        return self.origin.prepare()
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
     @property
     def frame(self) -> Any:
         """The DataFrame whose rows they are; None for an RDD, a stream, and where it is another process'."""
-        return self._origin.df if self.columnar and hasattr(self._origin, "df") else None
+        return self.origin.df if self.columnar and hasattr(self.origin, "df") else None
 
     def takes(self, condition: Any) -> bool:
         """Whether Spark can leave out the rows for which a condition is not true: it means the same there."""
@@ -130,7 +130,7 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
         """Return a source whose processors tell the columns also where there are no rows."""
         if self.frame is None:
             return self
-        found = SparkSource(self.name, self.fields, bool(self.columnar), self.memory, self._origin, heads=True)
+        found = SparkSource(self.name, self.fields, bool(self.columnar), self.memory, self.origin, heads=True)
         object.__setattr__(found, "notes", self.notes)
         object.__setattr__(found, "parallelism", self.parallelism)
         return found
@@ -142,7 +142,7 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
             df: of columns that fit batches.
             notes: what `explain` says of it.
         """
-        origin = self._origin.of(df)
+        origin = self.origin.of(df)
         found = SparkSource(self.name, origin.fields, is_columnar(origin.fields), self.memory, origin, heads=self.heads)
         object.__setattr__(found, "notes", tuple(notes))
         object.__setattr__(found, "parallelism", self.parallelism)
@@ -177,13 +177,13 @@ class StreamSource(SparkSource):
         Raises:
             FeedEndedError: no job is running that would take it.
         """
-        assert self._origin is not None
-        self._origin.micro_batch(df, batch_id)
+        assert self.origin is not None
+        self.origin.micro_batch(df, batch_id)
 
     def finish(self) -> None:
         """Say that no batch will follow: the source ends when all rows have been emitted."""
-        assert self._origin is not None
-        self._origin.finish()
+        assert self.origin is not None
+        self.origin.finish()
 
 
 def source(

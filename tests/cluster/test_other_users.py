@@ -97,7 +97,7 @@ def test_only_plain_locks_in_real_folders_of_this_user_count(tmp_path: Path) -> 
     linked = tmp_path / f"{prefix}linked"
     linked.mkdir()
     (linked / "lock").symlink_to(mine.path / "lock")
-    assert [each.name for each, _ in folder._own_folders(tmp_path) if is_locked(each)] == [mine.path.name]
+    assert [each.name for each, _ in folder.own_folders(tmp_path) if is_locked(each)] == [mine.path.name]
     assert sweep(tmp_path) == []
     mine.remove()
 

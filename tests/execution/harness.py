@@ -140,8 +140,7 @@ class LocalRun:
                     services=KeptServices(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q"))).begin("job", 1),
                 )
                 shared = SharedMemory(self.control)
-                shared._mapped[1] = self.arena
-                shared._fds[1] = fd
+                shared.adopt(1, self.arena, fd)
                 deployment.create(shared, ())
                 deployment.init()
                 self.deployments.append(deployment)
@@ -273,7 +272,7 @@ class LocalRun:
         """Let all sources that still run emit the same barrier."""
         self._barrier_id += 1
         for tasklet in tasklets:
-            if not tasklet._edges and tasklet.state is not State.EMIT_DONE_ITEM:
+            if not tasklet.intake.edges and tasklet.state is not State.EMIT_DONE_ITEM:
                 tasklet.emit_mark(Barrier(self._barrier_id))
                 tasklet.runnable = True
         for sleeper in self._sleepers:
@@ -282,7 +281,7 @@ class LocalRun:
     def _steal(self, rng: random.Random) -> None:
         """Let a random worker take a random tasklet from another one."""
         workers = self.deployments[: self.plan.worker_count]
-        victims = [d for d in workers if any(not t.done and t._edges and t.output.edges for t in d.tasklets)]
+        victims = [d for d in workers if any(not t.done and t.intake.edges and t.output.edges for t in d.tasklets)]
         if not victims:
             return
         victim = rng.choice(victims)

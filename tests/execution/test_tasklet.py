@@ -234,7 +234,7 @@ def test_a_processor_with_hundreds_of_edges_publishes_its_numbers_rarely() -> No
         dag.edge(from_(source, i).to(sink, i))
     run = LocalRun(dag, 1)
     tasklet = run.deployments[0].tasklets[1]
-    publish = tasklet._meter.publish
+    publish = tasklet.meter.publish
 
     def spy(*arguments: Any) -> None:
         published.append(clock.now)
@@ -244,10 +244,10 @@ def test_a_processor_with_hundreds_of_edges_publishes_its_numbers_rarely() -> No
         clock.now += 100_000
         return clock.now
 
-    tasklet.clock, tasklet._meter.publish = ticks, spy
+    tasklet.clock, tasklet.meter.publish = ticks, spy
     run.run()
     assert len(run.grid.get_list("out")) == edges
-    calls = tasklet._meter.calls
+    calls = tasklet.meter.calls
     assert calls >= 2 * edges
     assert len(published) < calls / 20, "each costs something for every edge"
 

@@ -187,8 +187,7 @@ class MemberRun:
                 services=KeptServices(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q"))).begin("job", 1),
             )
             shared = SharedMemory(member.control.memory, member.eventfd)
-            shared._mapped[1] = self.arena.memory
-            shared._fds[1] = self.arena.fd
+            shared.adopt(1, self.arena.memory, self.arena.fd)
             deployment.create(shared, ())
             deployment.init()
             self.deployments.append(deployment)

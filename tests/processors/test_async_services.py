@@ -302,7 +302,7 @@ def test_closing_cancels_what_is_under_way_and_closes_service_and_loop() -> None
     inbox = Inbox()
     inbox.fill([1, 2])
     each.call(each.processor.process, 0, inbox)
-    loop = each.processor._holder.loop
+    loop = each.processor.holder.loop
     each.processor.close()
     each.processor.close()
     assert events[0] == "made in v"
@@ -332,9 +332,9 @@ def test_processors_of_a_process_share_loop_and_service() -> None:
     for processor in (first, second):
         processor.init(Outbox([8]), ProcessorContext())
     assert made == [1]
-    assert first._holder is second._holder
+    assert first.holder is second.holder
     first.close()
-    assert not second._holder.loop.is_closed()
+    assert not second.holder.loop.is_closed()
     second.close()
 
 

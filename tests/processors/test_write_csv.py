@@ -214,9 +214,9 @@ def test_the_kernel_writes_what_python_does(table: Batch, delimiter: str, quote:
     writer = CsvWriter(csv_style(delimiter, quote, False, null, "utf-8"))
     if not table.num_rows:
         return
-    written = writer._written(table)
+    written = writer.written_by_kernel(table)
     try:
-        spelled = writer._spelled(table)
+        spelled = writer.spelled(table)
     except BatchError:
         assert written is None
     else:
@@ -235,7 +235,7 @@ def floats() -> list[float]:
 )
 def test_floats_are_written_as_repr_gives_them(drawn: list[float]) -> None:
     values = drawn + floats()
-    assert CsvWriter(csv_style(",", '"', False, "", "utf-8"))._written(Batch({"f": values})) == (
+    assert CsvWriter(csv_style(",", '"', False, "", "utf-8")).written_by_kernel(Batch({"f": values})) == (
         "".join([f"{value!r}\n" for value in values]).encode()
     )
 
@@ -243,7 +243,7 @@ def test_floats_are_written_as_repr_gives_them(drawn: list[float]) -> None:
 @pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 def test_the_ends_of_integers_are_written_by_the_kernel(kind: str) -> None:
     ends = [np.iinfo(kind).min, np.iinfo(kind).max, 0, 9, 10, 99, 100]
-    assert CsvWriter(csv_style(",", '"', False, "", "utf-8"))._written(Batch({"i": np.array(ends, kind)})) == (
+    assert CsvWriter(csv_style(",", '"', False, "", "utf-8")).written_by_kernel(Batch({"i": np.array(ends, kind)})) == (
         "".join([f"{end}\n" for end in ends]).encode()
     )
 
@@ -257,16 +257,16 @@ def test_dates_are_written_as_numpy_does(unit: str) -> None:
     column = np.concatenate([column, column[:6] + one, column[:6] - one])
     expected = "".join([f"{text}\n" for text in np.datetime_as_string(column)]).encode()
     writer = CsvWriter(csv_style(",", '"', False, "", "utf-8"))
-    assert writer._written(Batch({"d": column})) == expected
+    assert writer.written_by_kernel(Batch({"d": column})) == expected
     beyond = np.array([10**6], "M8[Y]").astype("M8[D]")
-    assert writer._written(Batch({"d": beyond})) is None, "left to numpy"
+    assert writer.written_by_kernel(Batch({"d": beyond})) is None, "left to numpy"
     assert writer.encode(Batch({"d": beyond})) == b"1001970-01-01\n"
 
 
 def test_a_byte_order_mark_is_quoted_wherever_it_comes() -> None:
     batch = Batch({"t": ["\ufeffa", "b"], "y": [b"\xef\xbb\xbf", b"x"]})
     writer = CsvWriter(csv_style(",", '"', False, "", "utf-8"))
-    assert writer._written(batch) == writer._spelled(batch) == '"\ufeffa","\ufeff"\nb,x\n'.encode()
+    assert writer.written_by_kernel(batch) == writer.spelled(batch) == '"\ufeffa","\ufeff"\nb,x\n'.encode()
 
 
 def test_nulls_need_no_quotes() -> None:

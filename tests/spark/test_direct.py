@@ -41,7 +41,7 @@ def expected(rows: int) -> list[tuple[Any, ...]]:
 def test_plain_columns_go_directly(spark: Any, direct: None, rows: Fed) -> None:
     source = spark_source(spark.range(0, 1000, 1, 3).selectExpr(*MIXED), batch_rows=100)
     assert rows(source) == expected(1000)
-    assert source._origin.rung == "direct"
+    assert source.origin.rung == "direct"
 
 
 def test_a_session_may_turn_it_off(spark: Any, direct: None, rows: Fed) -> None:
@@ -49,7 +49,7 @@ def test_a_session_may_turn_it_off(spark: Any, direct: None, rows: Fed) -> None:
     try:
         source = spark_source(spark.range(3))
         assert rows(source) == [(0,), (1,), (2,)]
-        assert source._origin.rung != "direct"
+        assert source.origin.rung != "direct"
     finally:
         spark.conf.unset(direct_feed.SETTING)
 
@@ -67,7 +67,7 @@ def test_where_it_cannot_be_the_next_rung_reads(
         monkeypatch.setattr(feed_client, "_is_writable", lambda path: False)
     source = spark_source(spark.range(3))
     assert rows(source) == [(0,), (1,), (2,)]
-    assert source._origin.rung != "direct"
+    assert source.origin.rung != "direct"
 
 
 def test_pipelines_on_spark_do_not_use_it(spark: Any, direct: None) -> None:
@@ -84,7 +84,7 @@ def test_small_memory_and_frames_in_pieces(spark: Any, direct: None, rows: Fed, 
     df = spark.range(0, 2000, 1, 2).selectExpr("id", wide)
     source = spark_source(df, memory=1 << 20, deterministic=deterministic)
     found = rows(source)
-    assert source._origin.rung == "direct"
+    assert source.origin.rung == "direct"
     assert found == [(n, str(n) * (70_000 if n % 500 == 3 else 1)) for n in range(2000)]
 
 
@@ -122,7 +122,7 @@ def test_rows_of_broken_attempts_are_not_seen_twice(
     df = rdd.map(lambda n: (n,)).toDF("n long")
     source = spark_source(df, batch_rows=500, deterministic=deterministic, memory=1 << 16)
     assert rows(source) == [(n,) for n in range(20_000)]
-    assert source._origin.rung == "direct"
+    assert source.origin.rung == "direct"
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -86,7 +86,7 @@ def test_many_partitions_are_joined_to_fewer_tasks(spark: Any, fed: Fed, monkeyp
     for found in (spark.range(0, 100, 1, 100), spark.range(0, 100, 1, 100).rdd.map(lambda row: row[0])):
         source = spark_source(found)
         batches = fed(source)
-        assert source._origin.prepare().partitions == 16
+        assert source.origin.prepare().partitions == 16
         assert sorted(n for batch in batches for _, c in batch.items() for n in c.tolist()) == list(range(100))
 
 
@@ -131,9 +131,9 @@ def test_indeterminate_data_becomes_visible_at_the_end(spark: Any, rows: Fed) ->
     try:
         source = spark_source(spark.range(0, 1000, 1, 4).selectExpr("id % 100 k").groupBy("k").count().repartition(3))
         assert rows(source) == [(n, 10) for n in range(100)]
-        prepared = source._origin.prepare()
+        prepared = source.origin.prepare()
         assert prepared.is_indeterminate
-        assert source._origin._choose(prepared).value == "round"
+        assert source.origin._choose(prepared).value == "round"
     finally:
         spark.conf.unset("spark.sql.execution.sortBeforeRepartition")
 

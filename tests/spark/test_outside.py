@@ -46,7 +46,7 @@ class TestWithSpark:
         df = spark.range(0, 300_000, 1, 5).selectExpr("id", "concat('row ', id) s")
         source = spark_source(df, memory=2 << 20, deterministic=deterministic)
         found = fed(source)
-        assert source._origin.rung in ("frames", "plain_frames")
+        assert source.origin.rung in ("frames", "plain_frames")
         assert sum(int(batch["id"].sum()) for batch in found) == 299_999 * 150_000
         assert all(batch["s"][5] == f"row {batch['id'][5]}" for batch in found)
 

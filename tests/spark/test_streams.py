@@ -46,7 +46,7 @@ def test_each_micro_batch_arrives_once_also_when_it_comes_again(
 
     with results:
         execution = jet.new_job(pipeline).execute()
-        writer = feed._origin.stream.writeStream.foreachBatch(twice).trigger(availableNow=True)
+        writer = feed.origin.stream.writeStream.foreachBatch(twice).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "check")).start()
         query.awaitTermination(60)
         assert query.exception() is None
@@ -61,7 +61,7 @@ def test_a_micro_batch_without_a_job_is_an_error(spark: Any, jet: shmjet.JetInst
     with pytest.raises(FeedEndedError, match="no job is running"):
         feed.foreach_batch(spark.createDataFrame([(1,)], "n long"), 0)
     with pytest.raises(ConfigError, match="deterministic=True is for bounded data"):
-        spark_source(feed._origin.stream, deterministic=True)
+        spark_source(feed.origin.stream, deterministic=True)
 
 
 def test_cancelling_the_job_ends_its_feed(spark: Any, jet: shmjet.JetInstance, tmp_path: Path) -> None:

@@ -141,4 +141,4 @@ def test_the_ladder_goes_down_to_what_is_there(spark: Any, rows: Fed, monkeypatc
     monkeypatch.setattr(row_readers, "LADDER", (*missing, row_readers.raw_rows, row_readers.rows))
     source = spark_source(spark.range(3))
     assert rows(source) == [(0,), (1,), (2,)]
-    assert source._origin.rung == "raw_rows"
+    assert source.origin.rung == "raw_rows"

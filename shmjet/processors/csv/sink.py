@@ -98,8 +98,8 @@ class CsvWriter:
         if not batch.num_rows:
             return before
         batch = _as_text(batch)
-        records = self._written(batch)
-        return before + (self._spelled(batch) if records is None else records)
+        records = self.written_by_kernel(batch)
+        return before + (self.spelled(batch) if records is None else records)
 
     def _check(self, batch: Batch) -> None:
         """Check that a batch goes into the file: integers and floats go together there, as they do in one column."""
@@ -119,8 +119,8 @@ class CsvWriter:
                 f"write_files: a file has the columns of its first batch, {self._schema}; then came {batch.schema}"
             )
 
-    def _written(self, batch: Batch) -> bytes | None:
-        """Return a batch's records as the kernel writes them; None for what it leaves to `_spelled`."""
+    def written_by_kernel(self, batch: Batch) -> bytes | None:
+        """Return a batch's records as the kernel writes them; None for what it leaves to `spelled`."""
         style = self._style
         if style.encoding != "utf-8" or style.delimiter == ":":  # the only delimiter that a time can have
             return None
@@ -139,7 +139,7 @@ class CsvWriter:
         columns = descriptors(batch, batch.names)
         return csv_write(columns, bytes(units), ord(style.delimiter), quote, style.null.encode())
 
-    def _spelled(self, batch: Batch) -> bytes:
+    def spelled(self, batch: Batch) -> bytes:
         """Return a batch's records value by value, of any kind and in any encoding; it says what cannot be written."""
         columns = [self._strings(batch, name) for name in batch.names]
         records = columns[0] if len(columns) == 1 else map(self._style.delimiter.join, zip(*columns, strict=True))
@@ -170,7 +170,7 @@ class CsvWriter:
     def _texts(self, name: str, column: Values, rows: Sequence[int]) -> list[str]:
         """Return text values, those of `rows` quoted where they must be.
 
-        Bytes come as surrogates that `_spelled` turns back.
+        Bytes come as surrogates that `spelled` turns back.
         """
         try:
             text = column if isinstance(column, Text) else Text.of(column.tolist())

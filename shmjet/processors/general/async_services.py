@@ -159,7 +159,7 @@ class AsyncServiceProcessor(BulkProcessor):
         timed: bool = False,
         on_error: OnError | None = None,
     ) -> None:
-        self._holder = holder
+        self.holder = holder
         self._call = call
         self._kind = kind
         self._most = most
@@ -178,7 +178,7 @@ class AsyncServiceProcessor(BulkProcessor):
 
     def start(self, context: ProcessorContext) -> None:
         """Take loop and service."""
-        self._service = self._holder.acquire(context)
+        self._service = self.holder.acquire(context)
         self._acquired = True
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
@@ -223,7 +223,7 @@ class AsyncServiceProcessor(BulkProcessor):
             except Exception as error:
                 self._failed(bare, error)
             else:
-                self._calls.append((item, self._holder.start(call)))
+                self._calls.append((item, self.holder.start(call)))
             self.next_call = None
 
     def _failed(self, item: Any, error: Exception) -> None:
@@ -244,7 +244,7 @@ class AsyncServiceProcessor(BulkProcessor):
         if not emission.flush():
             return False
         if self._calls:
-            self._holder.turn(policy_in(self.context).call_ns // 2)
+            self.holder.turn(policy_in(self.context).call_ns // 2)
             results = self._ended()
             if results:
                 emission.start(chain.from_iterable(results) if self._kind == "flat_map" else results)
@@ -367,10 +367,10 @@ class AsyncServiceProcessor(BulkProcessor):
             return
         self._acquired = False
         try:
-            self._holder.cancel([task for _, task in self._calls if task is not None])
+            self.holder.cancel([task for _, task in self._calls if task is not None])
             self._calls.clear()
         finally:
-            self._holder.release()
+            self.holder.release()
 
 
 class _Maker:
