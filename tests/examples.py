@@ -1,4 +1,4 @@
-"""How many examples hypothesis draws: some dozens in each run, always the same; many others where it explores."""
+"""How many examples and seeds a run tries: some of each, always the same; many others where it explores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXPLORES = "SHMJET_RANDOM_EXAMPLES" in os.environ
 USUAL = 100
 """Examples of a test that names no number, where it explores."""
 
-_FEW = 25
+_FEW, _FEW_SEEDS = 25, 3
 
 
 def drawn(most: int) -> int:
@@ -30,3 +30,11 @@ def examples(most: int, **others: Any) -> settings:
         others: of hypothesis.
     """
     return settings(max_examples=drawn(most), **others)
+
+
+def seeds(most: int) -> range:
+    """Return the seeds of a random test: all where the run explores, a third of them, but three at least, elsewhere.
+
+    `stress/` has the same generators with as many seeds as one likes.
+    """
+    return range(most if EXPLORES else max(min(most, _FEW_SEEDS), most // 3))

@@ -36,6 +36,7 @@ from shmjet import (
     processors,
 )
 from tests.cluster.counting import Counts, Numbers, Result, counting, exact
+from tests.examples import seeds
 
 SOON_S = 60.0
 Eventually = Callable[..., None]
@@ -93,7 +94,7 @@ def calls(job: Job) -> int:
     return 0 if vertex is None else sum(processor.calls for processor in vertex.processors)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_counts_are_exact_when_workers_are_killed(
     jet: JetInstance, file: Path, gate: Path, eventually: Eventually, seed: int
 ) -> None:

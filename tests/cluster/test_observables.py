@@ -26,6 +26,7 @@ from shmjet.cluster.observable_messages import (
 from shmjet.cluster.protocol import Done, Refused
 from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.ring import pickling
+from tests.examples import seeds
 
 
 class Line:
@@ -180,7 +181,7 @@ def test_another_keeper_is_an_error_and_then_the_reader_goes_on_there(line: Line
     assert others == [5]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_nothing_is_lost_or_doubled_when_messages_are(line: Line, seed: int) -> None:
     chance, sent, got = random.Random(seed), 0, []
     reader = line.readers.open("x")

@@ -10,6 +10,7 @@ from shmjet.cluster.jobs.snapshot import PERIODIC, Place, SnapshotPhase, Snapsho
 from shmjet.cluster.membership.peer_messages import ResolvePart, SavePart
 from shmjet.execution.messages import SavedProcessor
 from shmjet.snapshots.manifest import Piece
+from tests.examples import seeds
 
 PLACES: list[Place] = [("a", 0, 0), ("a", 1, 0), ("b", 0, 0), ("b", 1, 0)]
 
@@ -104,7 +105,7 @@ def test_only_an_export_that_leaves_the_job_running_prepares_nothing(
     assert SnapshotRequest(terminal=terminal, name=name).prepares is prepares
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(300))
 def test_random_stories_come_to_their_end(seed: int) -> None:
     chance = random.Random(seed)
     places = [

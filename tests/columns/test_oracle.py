@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.examples import seeds
+
 pytest.importorskip("polars")
 pytest.importorskip("duckdb")
 
@@ -51,7 +53,7 @@ def test_sorts_that_go_to_files_give_what_polars_and_duckdb_give(seed: int, monk
     check("sorts", seed, on_harness, ENGINES[:3])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_files_have_what_others_read_in_them(seed: int, tmp_path: Path, instance: JetInstance) -> None:
     def run(job: Pipeline | DAG, _: str) -> list[Any]:
         out = instance.get_list("out")

@@ -10,6 +10,7 @@ from shmjet.core.context import MetaSupplierContext, ProcessorContext
 from shmjet.core.keys import partition_id
 from shmjet.core.ownership import PartitionOwners, dealt, hand_in, owners_in
 from shmjet.core.processor import FactorySupplier, Processor, ProcessorMetaSupplier, is_stand_in
+from tests.examples import seeds
 
 
 def uneven(seed: int, count: int, members: int) -> PartitionOwners:
@@ -18,7 +19,7 @@ def uneven(seed: int, count: int, members: int) -> PartitionOwners:
 
 
 @pytest.mark.parametrize("count", [12, 7])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_every_partition_has_one_owner_and_one_processor(seed: int, count: int) -> None:
     owners = uneven(seed, 12, 3)
     found: list[int] = []

@@ -15,6 +15,7 @@ from shmjet.execution.inbound_edge import InboundEdge
 from shmjet.execution.outbound_edge import Outbound
 from shmjet.execution.routers import UnicastRouter
 from shmjet.ring.lane import LocalLane, RingLaneReader, RingLaneWriter
+from tests.examples import seeds
 
 CAPACITY = 4096
 
@@ -101,7 +102,7 @@ def test_an_idle_lane_whose_items_have_come_holds_the_others_back() -> None:
     assert everything(edge) == [Watermark(5)]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_what_an_edge_hands_over_is_what_the_rules_of_coalescing_allow(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.choice([1, 2, 5, 9])
@@ -152,7 +153,7 @@ def test_a_watermark_that_falls_is_an_error_that_names_the_lane() -> None:
 
 
 @pytest.mark.parametrize("aligns", [True, False])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_barrier_has_come_when_every_lane_that_has_not_ended_has_brought_it(seed: int, aligns: bool) -> None:
     rng = random.Random(seed)
     count = rng.choice([1, 2, 5, 9])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.examples import drawn
 from tests.execution.random_dags import check, check_on, engine
 
 
-@pytest.mark.parametrize("first", range(0, 80, 20))
+@pytest.mark.parametrize("first", range(0, drawn(80), 20))
 def test_every_vertex_of_a_random_dag_gets_what_the_interpreter_says(first: int) -> None:
     for seed in range(first, first + 20):
         check(seed)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shmjet.core import DAG, between
+from tests.examples import seeds
 from tests.execution.random_snapshots import check
 from tests.execution.snapshot_runs import Killed, SnapshotRun
 from tests.execution.snapshot_stages import RESULTS, Numbered, Positions, Tally
@@ -60,6 +61,6 @@ def test_killed_run_goes_on_from_its_last_snapshot(tmp_path: Path, kill_at: int)
     assert expected_counts() == RESULTS
 
 
-@pytest.mark.parametrize("seed", [*range(20), 198, 228, 254])
+@pytest.mark.parametrize("seed", [*seeds(20), 198, 228, 254])
 def test_random_dag_is_exact_after_kills_and_restores(tmp_path: Path, seed: int) -> None:
     check(seed, tmp_path)

@@ -13,6 +13,7 @@ from shmjet import processors
 from shmjet.columns import count, sum_
 from shmjet.core import DAG, AbstractProcessor, EdgeConfig, Processor, Watermark, between, from_
 from shmjet.data.batch import Batch
+from tests.examples import seeds
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass
 
@@ -123,7 +124,7 @@ def test_ordered_edges_survive(seed: int) -> None:
     assert [item for _, _, item in run.grid.get_list("out")] == list(range(4000))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_the_library_counts_words_while_it_is_moved_about(seed: int) -> None:
     words = [f"w{i % 97}" for i in range(60_000)]
     dag = DAG()

@@ -16,6 +16,7 @@ from shmjet.core import DAG, Edge, EdgeConfig, Inbox, Watermark, between
 from shmjet.core.keys import partition_id
 from shmjet.data.batch import Batch
 from shmjet.net.window import BLOCK
+from tests.examples import seeds
 from tests.execution.vertices import Collect, Emit, Pass
 from tests.net.members import ClusterRun, linked, running
 
@@ -262,7 +263,7 @@ def test_no_process_starts_before_the_start_barrier_is_open() -> None:
         run.run()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("routing", ["unicast", "partitioned", "broadcast"])
 def test_tasklets_move_and_barriers_pass_while_lanes_cross_members(routing: str, seed: int) -> None:
     """Sources, a vertex that moves, sinks: nothing lost or doubled, and every processor sees all barriers in order."""

@@ -7,6 +7,7 @@ import pytest
 
 from shmjet import sinks, sources
 from shmjet.data.errors import ProcessorError, ShmjetError
+from tests.examples import seeds
 
 from .crashing import Attempt, Snapshot, run_source
 
@@ -41,7 +42,7 @@ def positioned() -> Any:
     )
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_built_source_with_snapshot_functions_emits_each_item_once_through_kills(seed: int) -> None:
     assert sorted(chain.from_iterable(run_source(positioned, seed, counts=[3]))) == list(range(300))
 

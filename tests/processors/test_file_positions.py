@@ -19,6 +19,7 @@ from shmjet.core.outbox import Outbox
 from shmjet.data.batch import Batch
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.files.file_work import FilePositions, Partial
+from tests.examples import seeds
 
 from .crashing import EXACTLY_ONCE, Attempt, Snapshot, run_source
 
@@ -49,7 +50,7 @@ def rows(outputs: list[list[Any]]) -> Counter[Any]:
     return Counter(row for batch in chain.from_iterable(outputs) for row in batch.tuples())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("block_size", [64, 4096])
 def test_lines_are_read_once_through_kills(folder: Path, seed: int, block_size: int) -> None:
     def supplier() -> Any:
@@ -58,7 +59,7 @@ def test_lines_are_read_once_through_kills(folder: Path, seed: int, block_size: 
     assert Counter(chain.from_iterable(run_source(supplier, seed))) == Counter(LINES[:600])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_packed_files_are_read_once_through_kills(folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shmjet.processors.files.record_reader.PIECE", 100)
     emitted = run_source(lambda: sources.files(folder / "text").supplier, seed)
@@ -68,7 +69,7 @@ def test_packed_files_are_read_once_through_kills(folder: Path, seed: int, monke
 CSV = {"n": "int64", "text": "text"}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_csv_with_quoted_newlines_is_read_once_through_kills(folder: Path, seed: int) -> None:
     def supplier() -> Any:
         return processors.read_files(
@@ -78,7 +79,7 @@ def test_csv_with_quoted_newlines_is_read_once_through_kills(folder: Path, seed:
     assert rows(run_source(supplier, seed)) == Counter(RECORDS)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_another_number_of_processors_that_would_cut_otherwise_goes_on_with_the_cut_of_the_snapshot(
     folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +91,7 @@ def test_another_number_of_processors_that_would_cut_otherwise_goes_on_with_the_
     assert rows(run_source(supplier, seed, counts=[1, 2, 5])) == Counter(RECORDS)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_rows_of_csv_and_values_of_json_come_once_through_kills(folder: Path, seed: int) -> None:
     emitted = run_source(lambda: sources.csv(folder / "csv", CSV, batch_rows=5).supplier, seed)
     assert Counter((row["n"], row["text"]) for row in chain.from_iterable(emitted)) == Counter(RECORDS)
@@ -98,7 +99,7 @@ def test_rows_of_csv_and_values_of_json_come_once_through_kills(folder: Path, se
     assert Counter(row["n"] for row in chain.from_iterable(emitted)) == Counter(range(300))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_lines_as_batches_with_their_path_come_once_through_kills(folder: Path, seed: int) -> None:
     def supplier() -> Any:
         return sources.files(folder / "text", as_=Batch, with_path=True, batch_rows=13).supplier
@@ -106,7 +107,7 @@ def test_lines_as_batches_with_their_path_come_once_through_kills(folder: Path, 
     assert Counter(line for line, _ in rows(run_source(supplier, seed)).elements()) == Counter(LINES)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_arrays_are_read_once_through_kills(folder: Path, seed: int) -> None:
     emitted = run_source(lambda: processors.read_npy(folder / "npy", batch_rows=7), seed)
     assert rows(emitted) == Counter((n,) for n in range(520))

@@ -21,6 +21,7 @@ from shmjet.core.context import ProcessorContext
 from shmjet.processors.columns import group_by
 from shmjet.processors.columns.group_by import GroupBy
 from shmjet.testing import verify_processor
+from tests.examples import seeds
 
 from ..execution.harness import LocalRun
 from ..execution.vertices import Collect
@@ -251,7 +252,7 @@ def test_values_of_items_that_are_not_needed_may_be_anything() -> None:
     assert batch == Batch({"n": [2]})
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_groups_and_rows_that_wait_survive_a_move_to_another_worker(seed: int) -> None:
     def numbers(index: int, total: int) -> Iterator[tuple[str, int]]:
         return ((f"key {number % 50}", number) for number in range(index, 10_000, total))

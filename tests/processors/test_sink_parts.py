@@ -14,6 +14,7 @@ from shmjet import JobConfig, ProcessingGuarantee, processors, sinks
 from shmjet.core.inbox import Inbox
 from shmjet.data.batch import Batch
 from shmjet.processors.files.part_files import FileSync
+from tests.examples import seeds
 
 from .crashing import EXACTLY_ONCE, Attempt, Snapshot, run_sink
 
@@ -35,14 +36,14 @@ FILES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_each_line_is_written_once_through_kills_at_any_step(tmp_path: Path, name: str, seed: int) -> None:
     run_sink(lambda: FILES[name](tmp_path), range(200), seed)
     assert sorted(map(int, lines_in(tmp_path))) == list(range(200))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files of processors that are killed
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_records_of_csv_json_and_arrays_are_written_once_through_kills(tmp_path: Path, seed: int) -> None:
     run_sink(lambda: sinks.json(tmp_path / "json", compression="gzip").supplier, range(60), seed)
     values = [
@@ -61,13 +62,13 @@ def test_records_of_csv_json_and_arrays_are_written_once_through_kills(tmp_path:
     assert sorted(n for path in (tmp_path / "npy").iterdir() for n in np.load(path)["n"]) == list(range(60))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_at_least_once_no_line_is_lost_through_kills(tmp_path: Path, seed: int) -> None:
     run_sink(lambda: sinks.files(tmp_path).supplier, range(100), seed, config=AT_LEAST_ONCE)
     assert set(map(int, lines_in(tmp_path))) == set(range(100))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_parts_behind_a_url_are_written_once_through_kills(tmp_path: Path, seed: int) -> None:
     pytest.importorskip("fsspec")
     run_sink(lambda: sinks.files(f"file://{tmp_path}/out").supplier, range(60), seed)

@@ -9,6 +9,7 @@ import pytest
 from shmjet import processors, sources
 from shmjet.data.errors import ProcessorError
 from shmjet.testing import TestGrid
+from tests.examples import seeds
 
 from .crashing import Attempt, Snapshot, run_source
 
@@ -27,12 +28,12 @@ SUPPLIERS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", SUPPLIERS)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_each_item_is_emitted_once_through_kills_and_other_parallelism(name: str, seed: int) -> None:
     assert sorted(chain.from_iterable(run_source(SUPPLIERS[name], seed))) == list(range(200))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_single_processor_keeps_its_order_through_kills(seed: int) -> None:
     emitted = run_source(SUPPLIERS["generators"], seed, counts=[1])
     assert list(chain.from_iterable(emitted)) == list(range(200))
@@ -45,7 +46,7 @@ class OrderedMap(dict[int, int]):
         return ((key, value) for part in partitions for key, value in self.items() if key % 271 == part)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_maps_and_lists_are_read_once_through_kills(seed: int) -> None:
     grid = TestGrid()
     grid.get_list("given").extend(range(3000))

@@ -12,6 +12,7 @@ from shmjet.grid import Grid
 from shmjet.processors.general.base import Supply
 from shmjet.processors.grid import writers
 from shmjet.processors.grid.merge_sink import WriteMergingProcessor
+from tests.examples import seeds
 
 from .crashing import Attempt, Snapshot, run_sink
 
@@ -29,7 +30,7 @@ def add(old: int, new: int) -> int | None:
     return old + new or None
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_list_has_each_item_once_through_kills_at_any_step(
     grid: Grid, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,7 +41,7 @@ def test_a_list_has_each_item_once_through_kills_at_any_step(
     assert list(grid.get_list("single")) == list(range(150))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_values_are_merged_once_through_kills_at_any_step(
     grid: Grid, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,13 +55,13 @@ def test_values_are_merged_once_through_kills_at_any_step(
     assert dict(grid.get_map("out").items()) == expected
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_a_plain_map_has_every_entry_through_kills(grid: Grid, seed: int) -> None:
     run_sink(lambda: processors.write_map("out"), [(n, n) for n in range(100)], seed, grid=grid)
     assert dict(grid.get_map("out").items()) == {n: n for n in range(100)}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_at_least_once_a_list_loses_nothing(grid: Grid, seed: int) -> None:
     run_sink(lambda: processors.write_list("out"), range(100), seed, grid=grid, config=AT_LEAST_ONCE)
     assert set(grid.get_list("out")) == set(range(100))

@@ -20,6 +20,7 @@ from shmjet.execution.plan import _declared
 from shmjet.processors.streams import built_stream
 from shmjet.processors.streams.built_stream import LONGEST_PAUSE
 from shmjet.testing import verify_processor
+from tests.examples import seeds
 from tests.processors.crashing import Attempt, Snapshot, run_source
 from tests.processors.driving import Driver, processors_of, restored
 
@@ -70,7 +71,7 @@ def test_all_modes() -> None:
     verify_processor(positioned(NATIVE, 1)).expect(expected)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 @pytest.mark.parametrize("policy", [None, NATIVE], ids=["bare", "native"])
 def test_each_item_comes_once_through_kills_and_is_never_late(policy: EventTimePolicy | None, seed: int) -> None:
     emitted = []

@@ -28,6 +28,7 @@ from shmjet.processors.streams.folder_changes import LOOK_EVERY, ToldChanges, ch
 from shmjet.processors.streams.line_format import LineFormat
 from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.testing import TestContext, TestInbox, TestOutbox, verify_processor
+from tests.examples import seeds
 from tests.processors.driving import processors_of
 
 
@@ -278,7 +279,7 @@ def test_a_snapshot_before_the_first_read_has_what_was_there_at_the_start(tmp_pa
         assert second.restore(entries).lines() == ["one"]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_each_line_comes_once_through_rotation_kills_and_other_parallelism(tmp_path: Path, seed: int, way: str) -> None:
     dice = random.Random(seed)
     written: list[str] = []

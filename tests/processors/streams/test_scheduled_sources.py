@@ -24,6 +24,7 @@ from shmjet.processors.streams.item_stream import ItemStreamProcessor, SimpleEve
 from shmjet.processors.streams.schedule import Schedule
 from shmjet.processors.streams.scheduled import ScheduledProcessor
 from shmjet.testing import verify_processor
+from tests.examples import seeds
 from tests.processors.crashing import run_source
 from tests.processors.driving import Driver
 
@@ -261,14 +262,14 @@ def test_a_batch_stream_passes_all_modes() -> None:
     verify_processor(supply).expect([columns(np.arange(26), np.arange(26) + START)])
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_items_come_once_through_kills_and_other_parallelism(seed: int) -> None:
     runs = run_source(lambda: ending_items(None), seed)
     emitted = sorted(chain.from_iterable(runs))
     assert emitted == [(n, n) for n in range(LAST)]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_no_item_is_late_by_its_own_watermark_through_kills_and_other_parallelism(seed: int) -> None:
     emitted: list[int] = []
     for run in run_source(lambda: ending_items(NATIVE), seed):
@@ -283,7 +284,7 @@ def test_no_item_is_late_by_its_own_watermark_through_kills_and_other_parallelis
     assert sorted(emitted) == list(range(LAST))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_rows_come_once_through_kills_and_other_parallelism(seed: int) -> None:
     batches = chain.from_iterable(run_source(lambda: ending_batches(None), seed))
     assert sorted(chain.from_iterable(batch["n"].tolist() for batch in batches)) == list(range(LAST))
