@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.data.column_types import MOST_DIGITS, NARROW_DIGITS, WIDE, DecimalType
+from shmjet.data.column_types import MOST_DIGITS, WIDE, DecimalType
 from shmjet.data.decimals import digits_of, plain_decimals, stored_units, units_of, unscaled
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
@@ -383,8 +383,3 @@ def to_text(column: TypedColumn) -> Text:
     offsets, data = np.empty(len(column) + 1, np.int64), np.empty(42 * len(column), np.uint8)
     size = decimal_to_text(values.shifted(values.kind.scale), len(column), offsets, data)
     return Text.trusted(offsets, data[:size].copy())
-
-
-def is_narrow(kind: DecimalType) -> bool:
-    """Whether a type is stored in 64 bits."""
-    return kind.precision <= NARROW_DIGITS

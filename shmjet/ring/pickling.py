@@ -39,7 +39,6 @@ _BY_VALUE_SIGNS: Final = (b"_make_skeleton_class", b"_make_skeleton_enum")
 _PADDING: Final = bytes(BUFFER_ALIGNMENT)
 
 _classes_in_items: WeakSet[type] = WeakSet()
-_resolver: Callable[[str, str], type | None] | None = None
 
 
 class ItemEncodingError(TypeError):
@@ -50,25 +49,13 @@ class UnknownClassError(LookupError):
     """An item is of a class that travelled by value to other processes but never to this one."""
 
 
-def set_class_resolver(resolver: Callable[[str, str], type | None] | None) -> None:
-    """Install the function that is asked for classes this process has not seen.
-
-    Args:
-        resolver: gets cloudpickle's id and the qualified name of the class; returns the class, or None.
-    """
-    global _resolver
-    _resolver = resolver
-
-
 def class_by_id(class_id: str, name: str) -> type:
     """Return the class that cloudpickle's tracker knows under an id; called by pickles.
 
     Raises:
-        UnknownClassError: neither the tracker nor the resolver has it.
+        UnknownClassError: the tracker does not have it.
     """
     found = _internals._DYNAMIC_CLASS_TRACKER_BY_ID.get(class_id)
-    if found is None and _resolver is not None:
-        found = _resolver(class_id, name)
     if not isinstance(found, type):
         raise UnknownClassError(
             f"an item is of class {name.replace(':', '.')!r}, which was defined in another process and has not been "
