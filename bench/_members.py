@@ -22,6 +22,7 @@ from shmjet.core import DAG, JobConfig
 from shmjet.execution.arena_format import format_arena
 from shmjet.execution.code import code_of
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size, link_offset
+from shmjet.execution.job_plan import JobShape, MemberSlot
 from shmjet.execution.layout import lay_out, slab_size
 from shmjet.execution.messages import (
     Command,
@@ -30,8 +31,6 @@ from shmjet.execution.messages import (
     Failed,
     Finish,
     Finished,
-    JobShape,
-    MemberSlot,
     Ready,
     Report,
     Start,

@@ -21,7 +21,8 @@ from shmjet.cluster.lifecycle_messages import (
     SuspensionCause,
 )
 from shmjet.cluster.observable_messages import ObservableRequest, Observed
-from shmjet.execution.messages import Failure, JobPlan, JobShape, LogSubscription
+from shmjet.execution.job_plan import JobPlan, JobShape
+from shmjet.execution.messages import Failure, LogSubscription
 from shmjet.execution.metrics import Metrics, WorkerMetrics
 
 MOST_WATCHED = 256

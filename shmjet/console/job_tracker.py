@@ -20,7 +20,8 @@ from shmjet.console.snapshot import (
 )
 from shmjet.core import JobStatus
 from shmjet.execution.failure import failure_text
-from shmjet.execution.messages import EdgePlan, Failure, JobShape
+from shmjet.execution.job_plan import EdgePlan, JobShape
+from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.observe.event_time import explain_time
 from shmjet.observe.flow import EdgeFlow, Flow, FlowMeter, VertexFlow

@@ -6,8 +6,8 @@ import sys
 
 from shmjet._native import ring_format
 from shmjet.execution.counters import blank_block
+from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.layout import TRAFFIC_COUNTERS, ArenaLayout
-from shmjet.execution.messages import JobPlan
 from shmjet.execution.readiness import Readiness
 
 

@@ -9,7 +9,7 @@ import pickle
 from typing import Any
 
 from shmjet.core import DAG, supplier_for_all
-from shmjet.execution.messages import JobShape
+from shmjet.execution.job_plan import JobShape
 
 
 class EdgeCode:

@@ -20,8 +20,8 @@ from shmjet.execution import control
 from shmjet.execution import counters as words
 from shmjet.execution.control import control_words
 from shmjet.execution.counters import ProcessorCounters
+from shmjet.execution.job_plan import EdgePlan, JobPlan, VertexPlan
 from shmjet.execution.layout import HEADER_SIZE, TRAFFIC_COUNTERS, ArenaLayout, lay_out
-from shmjet.execution.messages import EdgePlan, JobPlan, VertexPlan
 from shmjet.execution.metrics import (
     EdgeMetrics,
     InboundTime,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shmjet.execution.control import BLOCK_SIZE
-from shmjet.execution.messages import JobPlan
+from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.plan_lanes import spans
 from shmjet.execution.ring_places import RingPlaces, place_rings
 

@@ -14,7 +14,7 @@ from typing import Any
 from shmjet.core.keys import partition_id
 from shmjet.core.ownership import PartitionOwners
 from shmjet.core.partition_assignment import distributed_table, local_table
-from shmjet.execution.messages import EdgePlan, JobPlan, MemberSlot
+from shmjet.execution.job_plan import EdgePlan, JobPlan, MemberSlot
 from shmjet.execution.plan_lanes import number_on, spans
 
 

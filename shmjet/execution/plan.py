@@ -15,7 +15,7 @@ import msgspec
 from shmjet.core import DAG, Processor, Vertex, supplier_for_all
 from shmjet.core.latency_policy import LatencyPolicy, policy_for
 from shmjet.data.errors import PlanError
-from shmjet.execution.messages import EdgePlan, JobPlan, JobShape, MemberSlot, VertexPlan, VertexShape
+from shmjet.execution.job_plan import EdgePlan, JobPlan, JobShape, MemberSlot, VertexPlan, VertexShape
 
 
 def cooperative_of(supplier: object) -> bool | None:

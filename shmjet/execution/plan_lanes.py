@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shmjet.core.partition_assignment import isolated_consumers
-from shmjet.execution.messages import EdgePlan, JobPlan
+from shmjet.execution.job_plan import EdgePlan, JobPlan
 
 REMOTE_QUEUE = 16
 """The rings of a lane between members hold so many times the items that others do: what lies there is on its way, and

@@ -28,8 +28,9 @@ from shmjet.data.code_pickling import dumps
 from shmjet.execution.code import load_code
 from shmjet.execution.deployment import LazyGrid, Prepared, checked_processor, extend_import_path
 from shmjet.execution.interrupts import ExecutionInterrupted, Interrupts
+from shmjet.execution.job_plan import VertexShape
 from shmjet.execution.logs import about, speaker
-from shmjet.execution.messages import Probe, Probed, VertexShape
+from shmjet.execution.messages import Probe, Probed
 from shmjet.execution.plan import effective_parallelism
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 

@@ -17,7 +17,7 @@ from shmjet._native import Codec
 from shmjet.core import ColumnKey, ProcessorError
 from shmjet.core.key_functions import mapped
 from shmjet.execution.code import EdgeCode
-from shmjet.execution.messages import JobPlan
+from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.snapshot_orders import Place
 from shmjet.execution.snapshot_steps import Share
 from shmjet.execution.state_partitions import StatePartitions

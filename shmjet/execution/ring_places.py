@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from shmjet._native import RING_HEADER
-from shmjet.execution.messages import EdgePlan, JobPlan
+from shmjet.execution.job_plan import EdgePlan, JobPlan
 from shmjet.execution.plan_lanes import (
     is_remote,
     lane_pairs,

@@ -18,7 +18,7 @@ from shmjet.core.keys import PartitionCount, canonical_bytes, partition_id
 from shmjet.core.partition_assignment import distributed_table
 from shmjet.core.state_placement import StatePlacement
 from shmjet.execution.code import EdgeCode
-from shmjet.execution.messages import EdgePlan, JobPlan
+from shmjet.execution.job_plan import EdgePlan, JobPlan
 from shmjet.execution.ownership import owners_of
 from shmjet.snapshots.chunk import SCHEME_CUSTOM, SCHEME_DEFAULT, Entry
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shmjet.data.errors import ConfigError
-from shmjet.execution.messages import EdgePlan
+from shmjet.execution.job_plan import EdgePlan
 from shmjet.net.packets import KIND_NAMES, LONGEST, PacketError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from collections.abc import Container
 from shmjet._native import EdgeFlow, RingConsumer, RingProducer
 from shmjet.execution.assembly import Bells
 from shmjet.execution.counters import TrafficCounters
+from shmjet.execution.job_plan import EdgePlan
 from shmjet.execution.layout import lay_out, slab_offsets, slab_size
-from shmjet.execution.messages import EdgePlan
 from shmjet.execution.plan_lanes import is_remote, lane_pairs, member_of, spans
 from shmjet.net.compression import Lz4Compressor
 from shmjet.net.messages import EdgeStats, OpenExecution

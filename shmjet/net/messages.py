@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shmjet.execution.messages import JobPlan
+from shmjet.execution.job_plan import JobPlan
 
 
 class Secret(msgspec.Struct, frozen=True, array_like=True):

@@ -34,7 +34,7 @@ from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.request_forwarder import PATIENCE_S, RequestForwarder
 from shmjet.core import JobStatus
 from shmjet.data.errors import MemberLostError
-from shmjet.execution.messages import JobShape
+from shmjet.execution.job_plan import JobShape
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.grid import Grid
 from shmjet.grid.layout import MAP_RECORD, record_key

@@ -23,7 +23,8 @@ from shmjet.cluster.membership.peer_messages import (
     ResolvePart,
     SavePart,
 )
-from shmjet.execution.messages import EdgePlan, Failure, JobShape, SavedProcessor, VertexShape
+from shmjet.execution.job_plan import EdgePlan, JobShape, VertexShape
+from shmjet.execution.messages import Failure, SavedProcessor
 from shmjet.snapshots.manifest import Piece, read_manifest
 from shmjet.snapshots.store import SnapshotStore
 

@@ -39,7 +39,8 @@ from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.protocol import Execute, Submission
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.execution.failure import without_exception
-from shmjet.execution.messages import Failure, JobShape
+from shmjet.execution.job_plan import JobShape
+from shmjet.execution.messages import Failure
 from tests.odd import ODD, raise_odd
 
 PATIENCE_S = 60.0

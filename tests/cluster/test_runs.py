@@ -16,7 +16,8 @@ from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStateError, JobStatus
 from shmjet.data.errors import ShmjetError
 from shmjet.execution.failure import failure_text
-from shmjet.execution.messages import Failure, JobShape
+from shmjet.execution.job_plan import JobShape
+from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 from tests.loops import skipping

@@ -29,7 +29,7 @@ from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.cluster.protocol import Submission
 from shmjet.execution.failure import member_failed
-from shmjet.execution.messages import JobShape
+from shmjet.execution.job_plan import JobShape
 from tests.cluster.counting import counting, exact
 
 SOON_S = 60.0

@@ -12,7 +12,8 @@ from shmjet.console.history import History
 from shmjet.console.job_tracker import JobTrack
 from shmjet.console.membership import ExecutionTotals, busy_share, program_name
 from shmjet.console.snapshot import SnapshotCard, SuspensionCard
-from shmjet.execution.messages import EdgePlan, Failure, Frame, JobShape, VertexShape
+from shmjet.execution.job_plan import EdgePlan, JobShape, VertexShape
+from shmjet.execution.messages import Failure, Frame
 from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
 
 SHAPE = JobShape(

@@ -27,9 +27,10 @@ from shmjet.execution.code import code_of
 from shmjet.execution.control import BLOCK_SIZE, WORDS, control_size
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.kept_services import KeptServices
 from shmjet.execution.layout import ArenaLayout, lay_out, slab_size
-from shmjet.execution.messages import Adopt, Deploy, JobPlan
+from shmjet.execution.messages import Adopt, Deploy
 from shmjet.execution.plan import describe, make_plan
 from shmjet.execution.runnable import any_polls, due, earliest
 from shmjet.execution.shared_memory import SharedMemory

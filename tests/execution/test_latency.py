@@ -15,7 +15,7 @@ from shmjet.core.latency_policy import LOW_LATENCY, THROUGHPUT, LatencyPolicy, p
 from shmjet.data.batch import Batch
 from shmjet.execution import partitioned_router
 from shmjet.execution.garbage_collection import Collector
-from shmjet.execution.messages import JobPlan
+from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.outbound_edge import make_router
 from shmjet.execution.plan import describe, make_plan, policy_of
 from tests.execution.harness import LocalRun

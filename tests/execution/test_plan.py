@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shmjet.core import DAG, DagError, Processor, ProcessorMetaSupplier, ProcessorSupplier, between, from_
+from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.layout import lay_out
-from shmjet.execution.messages import JobPlan
 from shmjet.execution.plan import cooperative_of, describe, effective_parallelism, make_plan
 from shmjet.execution.plan_lanes import lane_pairs
 

@@ -13,6 +13,7 @@ from shmjet.core import DAG, JobConfig, Processor, ProcessorSupplier, between
 from shmjet.execution.arena_format import format_arena
 from shmjet.execution.code import code_of
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
+from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.layout import ArenaLayout, lay_out
 from shmjet.execution.messages import (
     Adopt,
@@ -23,7 +24,6 @@ from shmjet.execution.messages import (
     Finish,
     Finished,
     HandOver,
-    JobPlan,
     Ready,
     Start,
     WorkerSettings,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from shmjet._native import RING_HEADER, Codec, Doorbell, RingProducer, ring_format, ring_totals
 from shmjet.core import DAG, Processor, between
+from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.layout import lay_out
-from shmjet.execution.messages import JobPlan
 from shmjet.execution.plan import describe, make_plan
 from shmjet.execution.plan_lanes import lane_pairs, needs_ring, starts_as_ring
 from shmjet.execution.ring_places import (

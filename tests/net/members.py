@@ -20,9 +20,10 @@ from shmjet.execution.code import code_of
 from shmjet.execution.control import WORDS, control_size, link_offset
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.job_plan import JobShape, MemberSlot
 from shmjet.execution.kept_services import KeptServices
 from shmjet.execution.layout import lay_out, slab_size
-from shmjet.execution.messages import Adopt, Deploy, JobShape, MemberSlot
+from shmjet.execution.messages import Adopt, Deploy
 from shmjet.execution.plan import describe, make_plan
 from shmjet.execution.runnable import due
 from shmjet.execution.shared_memory import SharedMemory

@@ -139,7 +139,7 @@ def test_links_wake_up_for_rings_and_workers_for_links() -> None:
     """Both links sleep in epoll; only the doorbells of rings tell them that there is something to do."""
 
     async def test(first: Member, second: Member) -> None:
-        from shmjet.execution.messages import MemberSlot
+        from shmjet.execution.job_plan import MemberSlot
         from shmjet.execution.plan import describe
 
         dag = DAG()

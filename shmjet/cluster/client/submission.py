@@ -15,7 +15,7 @@ from shmjet.core import DAG, Edge, JobConfig, Vertex
 from shmjet.data.code_pickling import dumps, modules_by_value
 from shmjet.data.sendable_text import sendable
 from shmjet.execution.code import code_of
-from shmjet.execution.messages import JobShape
+from shmjet.execution.job_plan import JobShape
 from shmjet.execution.plan import describe
 
 if TYPE_CHECKING:

@@ -34,7 +34,8 @@ from shmjet.cluster.membership.peer_messages import (
 )
 from shmjet.core import ShmjetError
 from shmjet.execution.failure import member_failed
-from shmjet.execution.messages import Failure, JobShape, SavedProcessor
+from shmjet.execution.job_plan import JobShape
+from shmjet.execution.messages import Failure, SavedProcessor
 from shmjet.ipc.rate_limited_log import RateLimitedLog
 
 OPEN_SOURCES_S = 0.02

@@ -17,8 +17,9 @@ from shmjet.cluster.protocol import Submission
 from shmjet.execution.arena_format import format_arena
 from shmjet.execution.collect import Reading
 from shmjet.execution.counters import STATE
+from shmjet.execution.job_plan import JobPlan, JobShape
 from shmjet.execution.layout import CANCELLED_OFFSET, COUNTERS, ArenaLayout, lay_out, slab_size
-from shmjet.execution.messages import Deploy, JobPlan, JobShape, Probe
+from shmjet.execution.messages import Deploy, Probe
 from shmjet.execution.plan import make_plan
 from shmjet.execution.readiness import STARTED, Readiness
 from shmjet.execution.tasklet_state import State

@@ -43,7 +43,8 @@ from shmjet.cluster.requests.post import JobPost, Payload
 from shmjet.core import JobStatus
 from shmjet.core.ownership import PartitionOwners
 from shmjet.execution.failure import is_loss, member_failed
-from shmjet.execution.messages import Failure, LogSubscription, MemberSlot, Probed
+from shmjet.execution.job_plan import MemberSlot
+from shmjet.execution.messages import Failure, LogSubscription, Probed
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 from shmjet.snapshots.manifest import DamagedSnapshotError

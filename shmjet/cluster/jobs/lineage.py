@@ -8,7 +8,7 @@ import time
 from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings, SnapshotRow, VertexState
 from shmjet.core import PlanError
 from shmjet.core.processor import NO_STATE
-from shmjet.execution.messages import JobShape
+from shmjet.execution.job_plan import JobShape
 from shmjet.snapshots.chunk import check_pieces
 from shmjet.snapshots.manifest import ENGINE, DamagedSnapshotError, Manifest, read_manifest
 from shmjet.snapshots.store import ExportedSnapshot, LineageStore, SnapshotStore

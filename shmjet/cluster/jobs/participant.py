@@ -45,6 +45,7 @@ from shmjet.cluster.requests.post import JobPost
 from shmjet.core import ConfigError, JobStatus, PlanError
 from shmjet.execution.collect import FinalReading, Reading
 from shmjet.execution.failure import member_failed, worker_lost
+from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.messages import (
     Adopt,
     AtEnd,
@@ -56,7 +57,6 @@ from shmjet.execution.messages import (
     Finish,
     Finished,
     HandOver,
-    JobPlan,
     Probed,
     Ready,
     Resolve,

@@ -13,7 +13,8 @@ import msgspec
 from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.snapshot import Place, SnapshotPhase, SnapshotProgress, SnapshotRequest
 from shmjet.execution.failure import member_failed
-from shmjet.execution.messages import Failure, JobShape, SavedProcessor
+from shmjet.execution.job_plan import JobShape
+from shmjet.execution.messages import Failure, SavedProcessor
 from shmjet.snapshots.manifest import Manifest, ProcessorRecord, SavedVertex
 
 PHASE_S = 60.0

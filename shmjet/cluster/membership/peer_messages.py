@@ -11,7 +11,8 @@ import msgspec
 
 from shmjet.cluster.membership.views import MembershipMessage
 from shmjet.cluster.protocol import Submission
-from shmjet.execution.messages import Failure, LogSubscription, MemberSlot, Probed, SavedProcessor
+from shmjet.execution.job_plan import MemberSlot
+from shmjet.execution.messages import Failure, LogSubscription, Probed, SavedProcessor
 from shmjet.execution.metrics import Metrics
 
 
