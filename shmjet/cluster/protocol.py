@@ -290,14 +290,22 @@ class JobsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     jobs: list[JobRow]
 
 
+class ChildPids(msgspec.Struct, frozen=True, array_like=True):
+    """The processes of a member that run processors: workers, and the carriers of the jobs of the moment."""
+
+    workers: list[int]
+    carriers: list[int]
+
+
 class MemberRow(msgspec.Struct, frozen=True, array_like=True):
-    """One member; `workers` are the pids of its workers, as far as it has told them."""
+    """One member; `workers` and `carriers` are their pids, as far as it has told them."""
 
     uuid: str
     address: str
     pid: int
     cores: list[int]
     workers: list[int]
+    carriers: list[int]
 
 
 class JobReply(msgspec.Struct, frozen=True, tag=True, array_like=True):

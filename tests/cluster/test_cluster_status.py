@@ -14,7 +14,7 @@ from shmjet.cluster.member import cluster_status
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.membership.peer_messages import AskReport, Report
 from shmjet.cluster.membership.views import Peer
-from shmjet.cluster.protocol import Describe, MembersReply, MemberStatus, StatusReply, StatusRequest
+from shmjet.cluster.protocol import ChildPids, Describe, MembersReply, MemberStatus, StatusReply, StatusRequest
 from tests.loops import skipping
 
 PEERS = [Peer(name, f"{name}:1", number) for number, name in enumerate(("me", "quick", "late", "odd"))]
@@ -43,8 +43,8 @@ async def ask(
         if identity in answers:
             asking.take(identity, Report(message.request, answers[identity]))
 
-    async def pids() -> list[int]:
-        return [11]
+    async def pids() -> ChildPids:
+        return ChildPids([11], [12])
 
     asking = ClusterStatus(Path("nowhere"), lambda: PEERS, lambda: "me", post, pids, lambda: status_of("me"))
     client = Asker()
@@ -73,15 +73,15 @@ def test_a_status_has_the_members_that_answer_and_names_the_silent() -> None:
 
 
 def test_members_are_described_with_the_workers_that_are_told() -> None:
-    answers = {"quick": msgspec.msgpack.encode([21, 22])}
+    answers = {"quick": msgspec.msgpack.encode(ChildPids([21, 22], [23]))}
     client, _ = skipping(ask(Describe(6), lambda status: status.describe_members, answers))
     (reply,) = client.answers
     assert isinstance(reply, MembersReply)
-    assert [(row.uuid, row.workers) for row in reply.members] == [
-        ("me", [11]),
-        ("quick", [21, 22]),
-        ("late", []),
-        ("odd", []),
+    assert [(row.uuid, row.workers, row.carriers) for row in reply.members] == [
+        ("me", [11], [12]),
+        ("quick", [21, 22], [23]),
+        ("late", [], []),
+        ("odd", [], []),
     ]
     assert reply.asked == "me"
 
@@ -90,8 +90,8 @@ def test_another_member_is_told_and_what_it_asks_in_vain_is_answered_with_nothin
     told: list[tuple[str, Any]] = []
 
     async def story() -> None:
-        async def pids() -> list[int]:
-            return [11]
+        async def pids() -> ChildPids:
+            return ChildPids([11], [12])
 
         asked = ClusterStatus(
             Path("nowhere"), lambda: PEERS, lambda: "me", lambda *sent: told.append(sent), pids, lambda: status_of("me")
@@ -103,6 +103,6 @@ def test_another_member_is_told_and_what_it_asks_in_vain_is_answered_with_nothin
 
     skipping(story())
     replies = {message.request: message.body for _, message in told}
-    assert msgspec.msgpack.decode(replies[0]) == [11]
+    assert msgspec.msgpack.decode(replies[0], type=ChildPids) == ChildPids([11], [12])
     assert msgspec.msgpack.decode(replies[1], type=MemberStatus) == status_of("me")
     assert replies[2] == b""

@@ -15,8 +15,9 @@ class Member:
     """A member of the cluster.
 
     `address` is "local" for a member without a network; `uuid` names it for good, `pid` is its process; `cores` are the
-    core numbers that its workers run on; `workers` are the pids of its workers; `is_local`: this process started it;
-    `is_coordinator`: it is the oldest, which coordinates jobs.
+    core numbers that its workers run on; `workers` are the pids of its workers, `carriers` those of the processes that
+    its running jobs have for processors that may block; `is_local`: this process started it; `is_coordinator`: it is
+    the oldest, which coordinates jobs.
     """
 
     address: str
@@ -24,6 +25,7 @@ class Member:
     pid: int
     cores: tuple[int, ...]
     workers: tuple[int, ...]
+    carriers: tuple[int, ...]
     is_local: bool
     is_coordinator: bool
 
@@ -56,6 +58,7 @@ class Cluster:
                 pid=row.pid,
                 cores=tuple(row.cores),
                 workers=tuple(row.workers),
+                carriers=tuple(row.carriers),
                 is_local=self._has_own and row.uuid == reply.asked,
                 is_coordinator=place == 0,
             )

@@ -22,6 +22,7 @@ import msgspec
 from shmjet.cluster.membership.peer_messages import AskReport, Report
 from shmjet.cluster.membership.views import Peer
 from shmjet.cluster.protocol import (
+    ChildPids,
     Describe,
     DumpAll,
     DumpsReply,
@@ -58,7 +59,7 @@ class ClusterStatus:
         members: gives all members, the oldest first; this one alone where there is no network.
         me: gives this one's identity.
         post: sends a message to a member.
-        pids: gives the pids of this member's workers.
+        pids: gives the pids of this member's workers and carriers.
         look: gives this member's part of a status.
     """
 
@@ -68,7 +69,7 @@ class ClusterStatus:
         members: Callable[[], Sequence[Peer]],
         me: Callable[[], str],
         post: Callable[[str, object], None],
-        pids: Callable[[], Coroutine[Any, Any, list[int]]],
+        pids: Callable[[], Coroutine[Any, Any, ChildPids]],
         look: Callable[[], MemberStatus],
     ) -> None:
         self._folder = folder
@@ -84,7 +85,7 @@ class ClusterStatus:
         """The dump that is being made: a process makes it, so all who ask meanwhile get the same."""
 
     def describe_members(self, client: Client, request: Describe) -> None:
-        """Answer with the members and their workers."""
+        """Answer with the members, their workers and carriers."""
         self._tasks.start(self._describe(client, request.request))
 
     def report_status(self, client: Client, request: StatusRequest) -> None:
@@ -110,8 +111,8 @@ class ClusterStatus:
         told = await self._gather("workers", WORKERS_S)
         rows = []
         for peer, body in told:
-            pids = _decoded(body, list[int]) or []
-            rows.append(MemberRow(peer.uuid, peer.address, peer.pid, list(peer.cores), pids))
+            pids = _decoded(body, ChildPids) or ChildPids([], [])
+            rows.append(MemberRow(peer.uuid, peer.address, peer.pid, list(peer.cores), pids.workers, pids.carriers))
         client.send(MembersReply(request, rows, self._me()))
 
     async def _status(self, client: Client, request: int) -> None:

@@ -394,7 +394,7 @@ class Member:
     async def _attach_when_forked(self, client: LocalClient, request: int) -> None:
         pids = await self.workers.pids()
         try:
-            self._monitor.attach(client, request, self.uuid, pids, self.address)
+            self._monitor.attach(client, request, self.uuid, pids.workers, self.address)
         except OSError as error:  # there is no /proc, say, or no descriptor
             client.send(Refused(request, "ShmjetError", f"the member (pid {os.getpid()}) cannot be watched: {error}"))
 

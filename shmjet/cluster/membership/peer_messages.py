@@ -257,7 +257,7 @@ class AskReport(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to member: the answer. Pids of workers or a `MemberStatus`, in msgpack, or a dump, in JSON."""
+    """Member to member: the answer. `ChildPids` or a `MemberStatus`, in msgpack, or a dump, in JSON."""
 
     request: int
     body: bytes

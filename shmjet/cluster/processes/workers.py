@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.processes.fork_server_silence import ServerSilence
+from shmjet.cluster.protocol import ChildPids
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
 from shmjet.execution.messages import Broken, Exited, Forget, Fork, Forked, Hello, Report, Stop, WorkerSettings
 from shmjet.host.patience import has_ended, is_stopped
@@ -213,12 +214,16 @@ class Workers:
         """Return all processes that have been forked and have not ended."""
         return list(self._by_pid.values())
 
-    async def pids(self) -> list[int]:
-        """Return the pids of all workers; of new workers the pids that the fork server tells within `_PIDS_S`."""
+    async def pids(self) -> ChildPids:
+        """Return the pids of all workers and carriers.
+
+        Those of new workers are waited for, as long as the fork server tells them within `_PIDS_S`.
+        """
         forked = asyncio.gather(*(child.forked.wait() for child in self.workers))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(forked, _PIDS_S)
-        return [child.pid for child in self.workers if child.pid > 0]
+        carriers = [child.pid for child in self._by_pid.values() if child.is_carrier and child.pid > 0]
+        return ChildPids([child.pid for child in self.workers if child.pid > 0], carriers)
 
     async def ended(self, child: Child) -> None:
         """Wait for the end of a process, from the fork server or from the kernel."""
