@@ -158,8 +158,8 @@ class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class GridCall(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Do something with a map or a list; `body` is an operation of `shmjet.grid.operations`.
 
-    `store` says of an operation that only reads which store has answered last, 0 for none and for others. When it comes
-    `again`, because an answer was lost, it is refused by who has another store.
+    `store` says which store has answered last, 0 for none. When it comes `again`, because an answer was lost, it is
+    refused by who has another store; and what changes something is numbered, so that it is done once.
     """
 
     request: int

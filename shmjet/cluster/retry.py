@@ -51,8 +51,8 @@ _ALWAYS = (
 def is_idempotent(request: Any) -> bool:
     """Say whether a request may be asked again.
 
-    Of the operations on maps and lists those may that only read, of a store that the client knows: who coordinates now
-    sees whether it has that one still.
+    Operations on maps and lists may where the client knows the store: who coordinates now sees whether it has that one
+    still, and the store has the result of what was done (`shmjet.grid.kept_results`).
     """
     return isinstance(request, _ALWAYS) or (isinstance(request, GridCall) and request.store != 0)
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from shmjet._native import partition_of
+from shmjet.core.keys import canonical_bytes
 from shmjet.grid import log
 from shmjet.grid.blobs import BlobStore
 from shmjet.grid.changes import Changes, Rules, flags_of
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridFullError
-from shmjet.grid.layout import HAS_ENDS, MAP_RECORD
+from shmjet.grid.kept_results import OperationId, keep, kept
+from shmjet.grid.layout import HAS_ENDS, MAP_RECORD, PARTITION, name_of
 from shmjet.grid.limits import is_due, make_room, shorten
 from shmjet.grid.sweeping import EVENTS, NamesIn
 from shmjet.grid.table_reads import TableReads
@@ -31,6 +34,7 @@ class Neighbours(Protocol):
     """What a table has to know of the rest of its store."""
 
     uses: Uses | None
+    partition_count: int
 
     def parts_of(self, record_key: bytes) -> Sequence[BoundedTable]:
         """Return the tables of one map, one for each environment."""
@@ -60,21 +64,28 @@ class BoundedTable(TableReads):
         super().__init__(env, record_key, store.uses if rules.config.eviction == "lru" else None)
         self.label = label
         self.rules = rules
+        self.operation: OperationId | None = None
+        """What this table is asked to do, where it may be asked again: its changes are then done once."""
         self._blobs = blobs
         self._store = store
         self._names_in = store.names_in(self._kind())
+        self.home = PARTITION.pack(partition_of(name_of(record_key), store.partition_count, canonical_bytes))
+        """The partition of its name, packed: a list lies there, and what is done to a whole map is noted there."""
         self._is_plain = rules.config.is_plain
 
     def _kind(self) -> bytes:
         return b"m" if self.record_key.startswith(MAP_RECORD) else b"l"
 
-    def _change(self, work: Callable[[Changes], Result], *, makes: bool = True, default: Any = None) -> Result:
+    def _change(
+        self, work: Callable[[Changes], Result], *, makes: bool = True, default: Any = None, partition: bytes = b""
+    ) -> Result:
         """Do something to the map in one transaction, and make room afterwards where it has a limit.
 
         Args:
             work: what to do.
             makes: whether the map comes into being.
             default: the result where it does not, and is not there.
+            partition: of the entry; where `operation` may be asked again, the result is kept there.
         """
         config = self.rules.config
         others = 0
@@ -82,10 +93,16 @@ class BoundedTable(TableReads):
             others = sum(part.weight() for part in self._store.parts_of(self.record_key) if part.env is not self.env)
 
         def attempt(txn: Transaction) -> tuple[Result, Changes | None]:
+            operation = self.operation if partition else None
+            done = None if operation is None else kept(txn, operation, partition)
+            if done is not None:
+                return done.result, None
             if not makes and txn.get(self.record_key) is None:
                 return default, None
             changes = Changes(txn, self.env, self.record_key, self.rules)
             result = work(changes)
+            if operation is not None and changes.has_changed:
+                keep(txn, operation, partition, result)
             changes.close()
             if not self._is_plain:
                 self._check_weight(changes, others)
@@ -98,6 +115,18 @@ class BoundedTable(TableReads):
             self._keep_limits(changes)
         if changes.gone:
             self._forget(changes.gone)
+        return result
+
+    def _once(self, txn: Transaction, partition: bytes, work: Callable[[], Result]) -> Result:
+        """Do something to a partition, or return its first result where `operation` has been done."""
+        if self.operation is None:
+            return work()
+        done = kept(txn, self.operation, partition)
+        if done is not None:
+            first: Result = done.result
+            return first
+        result = work()
+        keep(txn, self.operation, partition, result)
         return result
 
     def _keep_limits(self, changes: Changes) -> None:

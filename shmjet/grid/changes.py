@@ -98,6 +98,7 @@ class Changes:
         "_stored",
         "_used",
         "gone",
+        "has_changed",
         "heaviest",
         "prefix",
         "record",
@@ -122,6 +123,8 @@ class Changes:
         self.prefix = INCARNATION.pack(self.record.incarnation)
         self.gone: list[bytes] = []
         """Stored entries that have left without the caller having asked for them; their files are not needed."""
+        self.has_changed = False
+        """Whether an entry was put or removed because it was asked for."""
         self.weighed = 0
         """By how many bytes the map has become heavier."""
         self.heaviest = 0
@@ -158,6 +161,7 @@ class Changes:
             with_blobs: whether its value may lie in a file.
             ttl: nanoseconds until it ends; 0: never.
         """
+        self.has_changed = True
         if with_blobs:
             self.record.flags |= HAS_BLOBS
         if ttl or self._limited:
@@ -176,6 +180,7 @@ class Changes:
         replaced = self.txn.pop(self.prefix + tail)
         if replaced is None:
             return None
+        self.has_changed = True
         self._sizes_of(tail[: PARTITION.size]).entries -= 1
         self.record.size -= 1
         old = self._left(tail, replaced)
@@ -185,6 +190,7 @@ class Changes:
 
     def put_sorted(self, entries: list[Entry]) -> None:
         """Store entries of a map that `is_plain`: full keys, in their order."""
+        self.has_changed = True
         at, before = 0, self._env.entries(self.txn)
         with self.txn.cursor() as cursor:
             while at < len(entries):

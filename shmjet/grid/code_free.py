@@ -22,6 +22,7 @@ from shmjet.grid.operations import (
     Find,
     FindAll,
     LoadClass,
+    Numbered,
     Operation,
     Pop,
     ReadBlob,
@@ -78,6 +79,8 @@ def brings_pickles(body: bytes) -> bool:
     """
     try:
         operation = _decode(body)
+        if isinstance(operation, Numbered):
+            operation = _decode(operation.operation)
     except UNREADABLE:
         return True
     match operation:

@@ -18,7 +18,7 @@ import msgspec
 from shmjet.core.map_config import MapConfig
 from shmjet.grid.errors import GridError
 
-VERSION = 2
+VERSION = 3
 LAYOUT_FILE = "grid.json"
 BLOB_FOLDER = "blobs"
 ANNOUNCEMENTS_FILE = "commits"
@@ -36,6 +36,8 @@ MARKER_RECORD = CATALOGUE + b"w"
 PARTITION_RECORD = CATALOGUE + b"p"
 END_RECORD, USE_RECORD = CATALOGUE + b"e", CATALOGUE + b"u"
 """The indexes of the entries that have times: by end, and by use."""
+CLIENT_RECORD = CATALOGUE + b"c"
+"""Of those whose operations come from elsewhere, and of the results of these; see `kept_results`."""
 
 MAX_NAME = 400
 """Bytes of UTF-8 that the name of a map or list may have."""

@@ -206,19 +206,19 @@ class MapEntries:
         keys = list(values)
         heads = self._prefixes()
         writes: list[tuple[list[Entry], list[bytes]]] = [([], []) for _ in self._tables]
-        blobs: list[list[bytes]] = [[] for _ in self._tables]
+        blobs: dict[int, list[bytes]] = {}
         for key, partition, tail in zip(keys, *self._codec.keys(keys), strict=True):
             index, value = partition % len(self._tables), values[key]
             if value is None:
                 writes[index][1].append(PARTITION.pack(partition) + tail)
             else:
-                stored = self._codec.entry(key, value, blobs[index])
+                stored = self._codec.entry(key, value, blobs.setdefault(partition, []))
                 writes[index][0].append((heads[partition] + tail, stored))
-        for table, (entries, gone), names in zip(self._tables, writes, blobs, strict=True):
+        for table, (entries, gone) in zip(self._tables, writes, strict=True):
             if entries or gone:
-                is_new = table.write_once(sorted(entries), gone, Once(marker, mark), with_blobs=bool(names))
-                if not is_new:
-                    self._codec.blobs.delete(names)
+                with_blobs = any(blobs.values())
+                for partition in table.write_once(sorted(entries), gone, Once(marker, mark), with_blobs=with_blobs):
+                    self._codec.blobs.delete(blobs.get(partition, []))
 
     def _discard_unwritten(self, per_table: list[list[Entry]]) -> None:
         """Delete the blobs of those entries that did not get into the store."""

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from shmjet.grid.kept_results import CLIENT_BYTES
 from shmjet.grid.times import LONGEST_NS
 
 NO_PREFIX: Final = bytes(4)
@@ -22,6 +23,9 @@ _FEW: Final = msgspec.Meta(max_length=MOST_ENTRIES)
 
 _Once = tuple[Annotated[bytes, msgspec.Meta(min_length=1, max_length=64)], Annotated[int, msgspec.Meta(ge=0)]]
 """Marker and mark, see `table.Once`."""
+
+
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
 class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -60,7 +64,7 @@ class ReadLog(_OnTable, frozen=True, tag=True, array_like=True):
 
 
 class Write(_OnTable, frozen=True, tag=True, array_like=True):
-    """`Table.write`, or `Table.write_once`, where the answer is a bool; keys begin with `NO_PREFIX`."""
+    """`Table.write`, or `Table.write_once`, where the answer is a list; keys begin with `NO_PREFIX`."""
 
     entries: Annotated[list[tuple[bytes, bytes]], _FEW]
     with_blobs: bool
@@ -132,6 +136,18 @@ class BlockOf(_OnTable, frozen=True, tag=True, array_like=True):
     known: tuple[bytes, int, int] | None
 
 
+class Numbered(_Operation, frozen=True, tag=True, array_like=True):
+    """An operation on a map or list that is done once, however often it is asked for; see `kept_results.OperationId`.
+
+    `operation` is encoded; the answer is the answer to that one.
+    """
+
+    client: Annotated[bytes, msgspec.Meta(min_length=CLIENT_BYTES, max_length=CLIENT_BYTES)]
+    number: _Number
+    answered: _Number
+    operation: bytes
+
+
 class WriteBlob(_Operation, frozen=True, tag=True, array_like=True):
     """`BlobStore.write`; a name."""
 
@@ -182,6 +198,7 @@ Operation = (
     | Drop
     | ReadPage
     | BlockOf
+    | Numbered
     | WriteBlob
     | ReadBlob
     | DeleteBlobs
@@ -202,19 +219,3 @@ class PageRead(msgspec.Struct, frozen=True, array_like=True):
     last: bytes | None
     store: int
     has_ends: bool = False
-
-
-_READING: Final = frozenset(
-    kind.__name__.encode()
-    for kind in (Find, FindAll, Size, Sizes, ReadLog, ReadPage, BlockOf, ReadBlob, LoadClass, Describe)
-)
-
-
-def only_reads(body: bytes) -> bool:
-    """Say whether an encoded operation changes nothing. Looks at its tag, behind the array's head, and no further.
-
-    Example:
-        >>> only_reads(msgspec.msgpack.encode(Size(0, b"record")))
-        True
-    """
-    return body[2 : 2 + (body[1] & 0x1F)] in _READING

@@ -6,6 +6,9 @@ many entries (`put_all`, `get_all`, iteration, `extend`) go in pages of about a 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +22,7 @@ from shmjet.grid.entries import EntryCodec
 from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
 from shmjet.grid.journal import Listeners
+from shmjet.grid.kept_results import CLIENT_BYTES
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
 from shmjet.grid.log import Piece
 from shmjet.grid.operations import (
@@ -34,6 +38,7 @@ from shmjet.grid.operations import (
     FindAll,
     KeepClass,
     LoadClass,
+    Numbered,
     PageRead,
     Pop,
     ReadBlob,
@@ -75,6 +80,7 @@ class RemoteGrid:
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        self._changes = NumberedCalls(call)
         self._codec: EntryCodec | None = None
         self._objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
         self._environments = 0
@@ -84,14 +90,14 @@ class RemoteGrid:
     def get_map(self, name: str) -> IMap[Any, Any]:
         """Return the map `name`; raises as `Grid.get_map`."""
         key, codec = record_key(MAP_RECORD, name), self._known()
-        tables: list[Any] = [RemoteTable(self._call, index, key) for index in range(self._environments)]
+        tables: list[Any] = [RemoteTable(self._call, self._changes, index, key) for index in range(self._environments)]
         return IMap(name, tables, codec, config_of(name, self._maps), self._listeners)
 
     def get_list(self, name: str) -> IList[Any]:
         """Return the list `name`; raises as `Grid.get_list`."""
         key, codec = record_key(LIST_RECORD, name), self._known()
         partition, _ = codec.key(name)
-        table: Any = RemoteTable(self._call, partition % self._environments, key)
+        table: Any = RemoteTable(self._call, self._changes, partition % self._environments, key)
         return IList(name, table, codec)
 
     def end_listeners(self) -> None:
@@ -120,6 +126,40 @@ class RemoteGrid:
 
     def _keep_class(self, class_id: str, data: bytes) -> None:
         ask(self._call, KeepClass(class_id, data), None)
+
+
+class NumberedCalls:
+    """Asks for what changes something, each time under a number of its own, so that a transport may ask again.
+
+    Args:
+        call: carries operations.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._client = os.urandom(CLIENT_BYTES)
+        self._lock = threading.Lock()
+        self._last = 0
+        self._unanswered: set[int] = set()
+
+    def ask(self, operation: object, kind: type[Result] | None) -> Result:
+        """As the function `ask`; the operation is done at most once."""
+        with self._number() as (number, answered):
+            return ask(self._call, Numbered(self._client, number, answered, _encode(operation)), kind)
+
+    @contextlib.contextmanager
+    def _number(self) -> Iterator[tuple[int, int]]:
+        """Give out a number, and the one below which all have been answered, or given up."""
+        with self._lock:
+            self._last += 1
+            number = self._last
+            self._unanswered.add(number)
+            answered = min(self._unanswered)
+        try:
+            yield number, answered
+        finally:
+            with self._lock:
+                self._unanswered.discard(number)
 
 
 class RemoteBlobs:
@@ -155,14 +195,16 @@ class RemoteTable:
 
     Args:
         call: carries operations.
+        changes: numbers operations that change something.
         environment: in which it is.
         record_key: from `layout.record_key`.
     """
 
     prefix = NO_PREFIX
 
-    def __init__(self, call: Call, environment: int, record_key: bytes) -> None:
+    def __init__(self, call: Call, changes: NumberedCalls, environment: int, record_key: bytes) -> None:
         self._call = call
+        self._change = changes.ask
         self._at = (environment, record_key)
         self.announced = _Recently()
 
@@ -207,41 +249,41 @@ class RemoteTable:
             portion.append(entry)
             size += len(entry[0]) + len(entry[1])
             if size >= PORTION_BYTES or len(portion) >= PORTION_ENTRIES:
-                ask(self._call, Write(*self._at, portion, with_blobs), None)
+                self._change(Write(*self._at, portion, with_blobs), None)
                 portion, size = [], 0
         if portion:
-            ask(self._call, Write(*self._at, portion, with_blobs), None)
+            self._change(Write(*self._at, portion, with_blobs), None)
 
     def replace(
         self, key: bytes, value: bytes, *, with_blobs: bool, ttl: int = 0, only_present: bool = False
     ) -> bytes | None:
         """See `Table.replace`."""
         operation = Replace(*self._at, key, value, with_blobs, ttl, only_present)
-        return ask(self._call, operation, bytes | None)  # type: ignore[arg-type]
+        return self._change(operation, bytes | None)  # type: ignore[arg-type]
 
     def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool) -> bool:
         """See `Table.swap`."""
-        return ask(self._call, Swap(*self._at, key, expected, value, with_blobs), bool)
+        return self._change(Swap(*self._at, key, expected, value, with_blobs), bool)
 
     def add(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
         """See `Table.add`."""
-        return ask(self._call, Add(*self._at, key, value, with_blobs), bytes | None)  # type: ignore[arg-type]
+        return self._change(Add(*self._at, key, value, with_blobs), bytes | None)  # type: ignore[arg-type]
 
     def pop(self, key: bytes) -> bytes | None:
         """See `Table.pop`."""
-        return ask(self._call, Pop(*self._at, key), bytes | None)  # type: ignore[arg-type]
+        return self._change(Pop(*self._at, key), bytes | None)  # type: ignore[arg-type]
 
-    def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> bool:
+    def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> list[int]:
         """See `Table.write_once`."""
-        return ask(self._call, Write(*self._at, entries, with_blobs, gone, once), bool)
+        return self._change(Write(*self._at, entries, with_blobs, gone, once), list[int])
 
     def append(self, blocks: list[tuple[int, bytes]], *, with_blobs: bool, once: Once | None = None) -> bool:
         """See `Table.append`."""
-        return ask(self._call, Append(*self._at, blocks, with_blobs, once), bool)
+        return self._change(Append(*self._at, blocks, with_blobs, once), bool)
 
     def drop(self, *, keep_name: bool) -> None:
         """See `Table.drop`."""
-        ask(self._call, Drop(*self._at, keep_name), None)
+        self._change(Drop(*self._at, keep_name), None)
 
     def block_of(self, index: int, known: tuple[bytes, int, int] | None = None) -> Block | None:
         """See `Table.block_of`."""

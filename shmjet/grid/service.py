@@ -13,6 +13,7 @@ import msgspec
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.checks import check_operation
 from shmjet.grid.errors import GridError
+from shmjet.grid.kept_results import OperationId
 from shmjet.grid.operations import (
     Add,
     Append,
@@ -24,6 +25,7 @@ from shmjet.grid.operations import (
     FindAll,
     KeepClass,
     LoadClass,
+    Numbered,
     Operation,
     PageRead,
     Pop,
@@ -67,11 +69,13 @@ class GridService:
         Raises:
             GridError: it is not an operation, or it failed; the text says why.
         """
-        try:
-            operation = _decode(body)
-        except UNREADABLE as error:
-            raise GridError(f"this is not an operation on maps and lists: {error}") from error
-        return _encode(self._perform(self._grid.opened, operation))
+        operation, asked = _decoded(body), None
+        if isinstance(operation, Numbered):
+            asked = OperationId(operation.client, operation.number, operation.answered)
+            operation = _decoded(operation.operation)
+            if isinstance(operation, Numbered):
+                raise GridError("an operation is numbered once")
+        return _encode(self._perform(self._grid.opened, operation, asked))
 
     def clear(self) -> None:
         """Remove all maps and lists."""
@@ -85,7 +89,7 @@ class GridService:
         """Let go of the store."""
         self._grid.close()
 
-    def _perform(self, opened: Opened, operation: Any) -> Any:
+    def _perform(self, opened: Opened, operation: Any, asked: OperationId | None) -> Any:
         match operation:
             case WriteBlob():
                 return opened.blobs.write(operation.parts)
@@ -104,6 +108,7 @@ class GridService:
                 return opened.layout.partition_count, opened.layout.environments, opened.layout.maps
         check_operation(operation, opened.layout)
         table = opened.table(operation.environment, operation.record)
+        table.operation = asked
         return self._perform_on(table, operation)
 
     def _perform_on(self, table: Table, operation: Any) -> Any:
@@ -166,6 +171,13 @@ class GridService:
             known = (known[0][: -_STORE.size], *known[1:]) if known[0].endswith(store) else None
         block = table.block_of(operation.index, known)
         return None if block is None else block._replace(prefix=block.prefix + store)
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return _decode(body)
+    except UNREADABLE as error:
+        raise GridError(f"this is not an operation on maps and lists: {error}") from error
 
 
 def _new_number() -> int:

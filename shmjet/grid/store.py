@@ -239,6 +239,7 @@ class Opened:
     def __init__(self, folder: Path, layout: Layout) -> None:
         self.folder = folder
         self.layout = layout
+        self.partition_count = layout.partition_count
         self.users = 0
         self.blobs = BlobStore(folder / BLOB_FOLDER, folder / RESERVE_FILE)
         objects = ObjectCodec(INLINE_LIMIT, self.load_class, self.keep_class)

@@ -18,6 +18,7 @@ from shmjet.grid.bounded_table import TRANSACTION_ENTRIES, BoundedTable
 from shmjet.grid.changes import Changes, Entry, next_incarnation
 from shmjet.grid.environment import Transaction
 from shmjet.grid.errors import GridFullError
+from shmjet.grid.kept_results import keep, kept
 from shmjet.grid.layout import (
     GARBAGE_RECORD,
     HAS_BLOBS,
@@ -26,6 +27,8 @@ from shmjet.grid.layout import (
     INDEX,
     MARK,
     MARKER_RECORD,
+    PARTITION,
+    PREFIX,
     Record,
 )
 from shmjet.grid.sweeping import EVENTS, garbage, sweep
@@ -75,24 +78,39 @@ class Table(BoundedTable):
         """
         size = sum([len(value) for _, value in entries]) if len(entries) > 1 else 0
         step = min(TRANSACTION_ENTRIES, max(1, len(entries) * TRANSACTION_BYTES // max(1, size)))
+        if self.operation is not None:
+            step = len(entries)  # a portion already, and what was done of it is known by partition only
+        replaced: list[bytes] = []
         for at in range(0, len(entries), step):
             portion = entries[at : at + step] if len(entries) > step else entries
 
-            def work(changes: Changes, portion: list[Entry] = portion) -> tuple[bytes, list[bytes]]:
-                replaced: list[bytes] = []
+            def work(changes: Changes, portion: list[Entry] = portion) -> bytes:
+                replaced.clear()
+                portion = self._not_done(changes.txn, portion)
                 if with_blobs or not changes.is_plain:
                     for key, value in portion:
                         old = changes.put(key[4:], value, with_blobs=with_blobs)
                         if old is not None:
                             replaced.append(old)
-                else:
+                elif portion:
                     if portion[0][0][:4] != changes.prefix:
                         portion = [(changes.prefix + key[4:], value) for key, value in portion]
                     changes.put_sorted(portion)
-                return changes.prefix, replaced
+                return changes.prefix
 
-            self.prefix, replaced = self._change(work)
+            self.prefix = self._change(work)
             self._forget(replaced)
+
+    def _not_done(self, txn: Transaction, entries: list[Entry]) -> list[Entry]:
+        """Leave out the entries of those partitions for which `operation` has been done; note that the rest is."""
+        operation = self.operation
+        if operation is None:
+            return entries
+        partitions = {key[INCARNATION.size : PREFIX] for key, _ in entries}
+        new = {partition for partition in partitions if kept(txn, operation, partition) is None}
+        for partition in new:
+            keep(txn, operation, partition, None)
+        return [entry for entry in entries if entry[0][INCARNATION.size : PREFIX] in new]
 
     def replace(
         self, key: bytes, value: bytes, *, with_blobs: bool, ttl: int = 0, only_present: bool = False
@@ -114,7 +132,7 @@ class Table(BoundedTable):
                 return None
             return changes.put(key, value, with_blobs=with_blobs, ttl=ttl)
 
-        return self._change(work, makes=not only_present)
+        return self._change(work, makes=not only_present, partition=key[: PARTITION.size])
 
     def add(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
         """Store one entry unless the key is there: then change nothing and return its value."""
@@ -125,7 +143,7 @@ class Table(BoundedTable):
                 changes.put(key, value, with_blobs=with_blobs)
             return old
 
-        return self._change(work)
+        return self._change(work, partition=key[: PARTITION.size])
 
     def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool) -> bool:
         """Store or remove one entry if what is stored is what the caller has seen, and say whether it was.
@@ -146,35 +164,53 @@ class Table(BoundedTable):
                 changes.remove(key)
             return True
 
-        return self._change(work, makes=value is not None, default=expected is None)
+        partition = key[: PARTITION.size]
+        return self._change(work, makes=value is not None, default=expected is None, partition=partition)
 
     def pop(self, key: bytes) -> bytes | None:
         """Remove one entry and return its value; for its blobs see `replace`."""
-        return self._change(lambda changes: changes.remove(key), makes=False)
+        return self._change(lambda changes: changes.remove(key), makes=False, partition=key[: PARTITION.size])
 
-    def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> bool:
-        """Store some entries and remove others in one transaction, unless that is done.
+    def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> list[int]:
+        """Store some entries and remove others in one transaction, but for those partitions where that is done.
 
         Args:
             entries: keys behind one incarnation, best that of `prefix`, and values; some thousand at most.
             gone: keys without prefix.
-            once: says whether it is done.
+            once: says whether it is done; each partition has marks of its own.
             with_blobs: whether one of the values needs a blob.
 
         Returns:
-            False when it was done before; then nothing is stored, and blobs of the values are not used.
+            the partitions where it was done before: nothing is stored there, and blobs of their values are not used.
         """
+        replaced: list[bytes] = []
 
-        def work(changes: Changes) -> list[bytes] | None:
-            if not _is_new(changes.txn, once):
-                return None
-            replaced = [changes.put(key[4:], value, with_blobs=with_blobs) for key, value in entries]
-            replaced += [changes.remove(key) for key in gone]
-            return [old for old in replaced if old is not None]
+        def work(changes: Changes) -> list[int]:
+            replaced.clear()
+            partitions = {key[4:PREFIX] for key, _ in entries} | {key[: PARTITION.size] for key in gone}
+            new = {partition for partition in partitions if self._is_new(changes.txn, partition, once)}
+            put = [entry for entry in entries if entry[0][4:PREFIX] in new]
+            olds = [changes.put(key[4:], value, with_blobs=with_blobs) for key, value in put]
+            olds += [changes.remove(key) for key in gone if key[: PARTITION.size] in new]
+            replaced.extend(old for old in olds if old is not None)
+            before = {partition for partition in partitions - new if not self._is_done(changes.txn, partition)}
+            return sorted(PARTITION.unpack(partition)[0] for partition in before)
 
-        replaced = self._change(work)
-        self._forget(replaced or [])
-        return replaced is not None
+        done_before = self._change(work)
+        self._forget(replaced)
+        return done_before
+
+    def _is_new(self, txn: Transaction, partition: bytes, once: Once) -> bool:
+        """Say whether a write has not been done to a partition, and note that it is done with this transaction."""
+        if self._is_done(txn, partition) or not note_mark(txn, partition, once):
+            return False
+        if self.operation is not None:
+            keep(txn, self.operation, partition, True)
+        return True
+
+    def _is_done(self, txn: Transaction, partition: bytes) -> bool:
+        """Say whether `operation` has been done to a partition."""
+        return self.operation is not None and kept(txn, self.operation, partition) is not None
 
     def append(self, blocks: list[tuple[int, bytes]], *, with_blobs: bool, once: Once | None = None) -> bool:
         """Store the blocks of a list behind what it has, as one transaction; each is (number of items, bytes).
@@ -184,7 +220,7 @@ class Table(BoundedTable):
         """
 
         def work(txn: Transaction) -> bool:
-            if once is not None and not _is_new(txn, once):
+            if once is not None and not note_mark(txn, self.home, once):
                 return False
             found = txn.get(self.record_key)
             record = Record(next_incarnation(txn)) if found is None else Record.unpack(found)
@@ -196,7 +232,7 @@ class Table(BoundedTable):
             txn.put(self.record_key, record.pack())
             return True
 
-        return self.env.write(work, self.label)
+        return self.env.write(lambda txn: self._once(txn, self.home, lambda: work(txn)), self.label)
 
     def drop(self, *, keep_name: bool) -> None:
         """Remove all entries at once, and the record too unless `keep_name`; then sweep what is left of them.
@@ -236,7 +272,7 @@ class Table(BoundedTable):
         if keep_name and self.rules.config.journal_capacity:
             self._remove_all()
             return
-        for prefix, kind in self.env.write(work, self.label):
+        for prefix, kind in self.env.write(lambda txn: self._once(txn, self.home, lambda: work(txn)), self.label):
             sweep(self.env, prefix, self._blobs, self._store.names_in(kind))
 
     def _remove_all(self) -> None:
@@ -260,9 +296,9 @@ class Table(BoundedTable):
             return [key[4:] for key in keys if key[:4] == prefix]
 
 
-def _is_new(txn: Transaction, once: Once) -> bool:
-    """Say whether a write has not been done, and note that it is done with this transaction."""
-    key = MARKER_RECORD + once.marker
+def note_mark(txn: Transaction, partition: bytes, once: Once) -> bool:
+    """Note that a write is done to a partition with this transaction; False when that has been noted before."""
+    key = MARKER_RECORD + partition + once.marker
     found = txn.get(key)
     if found is not None and MARK.unpack(found)[0] >= once.mark:
         return False

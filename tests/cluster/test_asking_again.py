@@ -32,13 +32,14 @@ from shmjet.cluster.protocol import (
 )
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.request_forwarder import PATIENCE_S, RequestForwarder
+from shmjet.cluster.retry import as_retry, is_idempotent
 from shmjet.core import JobStatus
 from shmjet.data.errors import MemberLostError
 from shmjet.execution.job_plan import JobShape
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.grid import Grid
 from shmjet.grid.layout import MAP_RECORD, record_key
-from shmjet.grid.operations import Size
+from shmjet.grid.operations import Numbered, Replace, Size
 from shmjet.ipc.channel import Channel, ChannelClosed
 
 SUBMISSION = Submission("job", None, JobShape([], []), b"", b"", {}, [])
@@ -231,6 +232,30 @@ def test_a_read_that_comes_again_is_answered_by_the_store_that_it_was_asked_of(t
         assert told[2] == GridReply(2, msgspec.msgpack.encode(0), store)
         assert told[3].error == "MemberLostError"
         assert "maps and lists may be lost" in told[3].text
+        grid.close()
+
+    asyncio.run(story())
+
+
+def test_a_change_that_comes_again_is_done_once(tmp_path: Path) -> None:
+    Grid.create(tmp_path / "grid", environments=1)
+    encode = msgspec.msgpack.encode
+    put = Replace(0, record_key(MAP_RECORD, "m"), b"\0\0sa", encode(("a", 1)), False)
+    body = encode(Numbered(b"c" * 16, 1, 1, encode(put)))
+
+    async def story() -> None:
+        grid, client = GridRequests(tmp_path / "grid"), Asker()
+        grid.perform(client, GridCall(1, body))
+        await until(lambda: client.told)
+        store = client.told[0].store
+        call = GridCall(2, body, store)
+        assert is_idempotent(call)
+        grid.perform(client, as_retry(call, 0.1))
+        grid.perform(client, as_retry(GridCall(3, body, store + 1), 0.1))
+        await until(lambda: len(client.told) == 3)
+        told = {reply.request: reply for reply in client.told}
+        assert told[1].body == told[2].body == encode(None), "there was nothing before the first time"
+        assert told[3].error == "MemberLostError", "another store does not know whether it was done"
         grid.close()
 
     asyncio.run(story())

@@ -35,6 +35,8 @@ def test_the_page_states_the_numbers_of_the_code() -> None:
         (layout.PARTITION_RECORD, "partition record"),
         (layout.END_RECORD, "end record"),
         (layout.USE_RECORD, "use record"),
+        (layout.CLIENT_RECORD, "client record"),
+        (layout.CLIENT_RECORD, "result record"),
     ):
         assert row(name)[0] == key[4:].decode()
         assert key[:4] == bytes(4)

@@ -27,7 +27,6 @@ from shmjet.grid.operations import (
     Sizes,
     Swap,
     Write,
-    only_reads,
 )
 from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
@@ -313,24 +312,3 @@ def test_the_next_store_gets_the_classes_anew(moving: Moving) -> None:
     there["a"] = Local()
     there["b"] = Local()
     assert sum(b"KeepClass" in body for body in moving.asked) == 1
-
-
-def test_operations_that_only_read_are_told_from_others(service: GridService) -> None:
-    asked: list[bytes] = []
-
-    def note(body: bytes) -> bytes:
-        asked.append(body)
-        return service.perform(body)
-
-    grid = RemoteGrid(note)
-    there, items = grid.get_map("m"), grid.get_list("l")
-    for read in (lambda: there.get("a"), lambda: len(there), lambda: list(there), lambda: there.get_all(["a"])):
-        read()
-    assert all(map(only_reads, asked))
-    asked.clear()
-    there["a"] = 1
-    there.put_all({"b": 2})
-    there.pop("b")
-    items.append(1)
-    there.clear()
-    assert not any(map(only_reads, asked))

@@ -10,7 +10,6 @@ from typing import Any
 from shmjet.cluster.protocol import GridCall, GridReply
 from shmjet.data.errors import ShmjetError
 from shmjet.grid import Grid
-from shmjet.grid.operations import only_reads
 from shmjet.grid.remote import RemoteGrid
 
 Ask = Callable[[Callable[[int], Any]], Any]
@@ -48,7 +47,7 @@ class GridAccess:
 
     def _call(self, body: bytes) -> bytes:
         self._check_open()
-        known = self._store if only_reads(body) else 0
+        known = self._store
         reply = self._ask(lambda number: GridCall(number, body, known))
         assert isinstance(reply, GridReply)
         self._store = reply.store

@@ -27,15 +27,17 @@ class GridCaller(RemoteGrid):
         unix_sockets.connect(sock, path)
         self._channel = Channel(sock, Reply)
         self._numbers = itertools.count(1)
+        self._store = 0
         super().__init__(self._ask)
 
     def _ask(self, body: bytes) -> bytes:
         number = next(self._numbers)
         try:
-            self._channel.send(GridCall(number, body))
+            self._channel.send(GridCall(number, body, self._store))
             while True:
                 reply, _ = self._channel.receive()
                 if isinstance(reply, GridReply) and reply.request == number:
+                    self._store = reply.store
                     return reply.body
                 if isinstance(reply, Refused) and reply.request == number:
                     raise getattr(errors, reply.error, GridError)(reply.text)
