@@ -1,7 +1,7 @@
 """The results of operations that other processes ask for, kept so that what is asked again is not done again.
 
-Who asks numbers its operations, and says with each below which number all have been answered. The result of one that
-changes something is kept in the transaction of the change, until its answer is known to have come. So a retry finds
+A client numbers its operations, and says with each below which number all have been answered. If an operation changes
+something, its result is kept in the transaction of the change, until its answer is known to have come. So a retry finds
 either nothing done, or the first result; and a late copy of an operation that has been answered does nothing. Results
 belong to a partition: what an operation did to one is known there. Must not know which operations there are.
 """
@@ -21,7 +21,7 @@ from shmjet.grid.times import now
 CLIENT_BYTES = 16
 """Bytes of the random identity of who asks."""
 KEEP_NS = 600 * 10**9
-"""For so long results of one that asks nothing more are kept; a later retry is told that the outcome is unknown."""
+"""For so long results of a silent client are kept; a later retry is told that the outcome is unknown."""
 FORGET_NS = 6 * KEEP_NS
 """After so long nothing is known of it any more."""
 
@@ -32,10 +32,10 @@ _decode = msgspec.msgpack.decode
 
 
 class OperationId(NamedTuple):
-    """Which operation of whom.
+    """An operation, and its client.
 
     Args:
-        client: who asks, in `CLIENT_BYTES` bytes.
+        client: the identity of the client, in `CLIENT_BYTES` bytes.
         number: of the operation; from 1, each has its own.
         answered: all operations below this number have been answered.
     """
@@ -52,7 +52,7 @@ class Kept(NamedTuple):
 
 
 def kept(txn: Transaction, operation: OperationId, partition: bytes) -> Kept | None:
-    """Return the result of an operation on a partition that has been done, None for one that has not.
+    """Return the result of an operation on a partition if it has been done, else None.
 
     Args:
         txn: the transaction that will do it.
@@ -73,7 +73,7 @@ def kept(txn: Transaction, operation: OperationId, partition: bytes) -> Kept | N
 
 
 def keep(txn: Transaction, operation: OperationId, partition: bytes, result: object) -> None:
-    """Keep the result of an operation, in the transaction that does it, and forget those that have been answered."""
+    """Keep the result of an operation, in the transaction that does it, and forget the answered ones."""
     head = CLIENT_RECORD + partition + operation.client
     client, moment = txn.get(head), now()
     answered = operation.answered
