@@ -128,6 +128,21 @@ class SimulatedData:
                 if view in self._before[their] and not self._is_complete(other.uuid, partition, their):
                     self._simulation.broken(f"{node.address} still writes to {partition}, which is {other.address}'s")
 
+    def vacate(self, node: Node, generation: int | None = None, tries: int = 20) -> None:
+        """Have a member hand its partitions over and leave then; after some tries it stays."""
+        member = node.member
+        if member is None or tries == 0 or (generation is not None and generation != node.generation):
+            return
+        table = member.table
+        if table is not None and member.state is State.MEMBER and self._simulation.now >= node.paused_until:
+            if table.is_free(node.uuid):
+                self._simulation.note(f"{node.address} has no partition any more, and leaves")
+                member.leave(self._simulation.now)
+                node.settle()
+                return
+            self._report(node, [Change(Event.LEAVING, 0, node.uuid)])
+        self._simulation.at(self._simulation.now + WORK_S, self.vacate, node, node.generation, tries - 1)
+
     def _copy(self, node: Node, partition: int, epoch: int) -> None:
         table = self._table_of_primary(node, partition)
         if table is None and node.member is not None and node.member.state is State.ISOLATED:

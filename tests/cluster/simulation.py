@@ -336,9 +336,13 @@ def _leave(simulation: Simulation) -> None:
     if len(nodes) > 1:
         node = simulation.random.choice(nodes)
         if node.member is not None and simulation.now >= node.paused_until:
-            simulation.note(f"{node.address} leaves")
-            node.member.leave(simulation.now)
-            node.settle()
+            if simulation.random.random() < 0.5:
+                simulation.note(f"{node.address} leaves")
+                node.member.leave(simulation.now)
+                node.settle()
+            else:
+                simulation.note(f"{node.address} wants to leave, and hands its partitions over")
+                simulation.data.vacate(node)
 
 
 def _pause(simulation: Simulation) -> None:

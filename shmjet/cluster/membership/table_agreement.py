@@ -20,7 +20,7 @@ from shmjet.cluster.membership.views import (
     ReplicaReport,
     View,
 )
-from shmjet.cluster.partitions.table import NO_TABLE, Change, Holder, PartitionTable, Version
+from shmjet.cluster.partitions.table import NO_TABLE, Change, Event, Holder, PartitionTable, Version
 from shmjet.net.addresses import split_address
 
 TableMessage = ReplicaReport | ProposeTable | AcceptTable | InstallTable
@@ -203,8 +203,11 @@ class TableAgreement:
         changed = table.changed(
             change
             for change in message.changes
-            if 0 <= change.partition < table.count and table.primary(change.partition) == message.sender
+            if (0 <= change.partition < table.count and table.primary(change.partition) == message.sender)
+            or (change.event is Event.LEAVING and change.uuid == message.sender)
         )
+        if changed.leaving != table.leaving:
+            changed = changed.vacated([_holder(peer) for peer in view.members], self._backups)
         if changed is not table:
             self._newest = self._proposal = changed
             self._accepted = set()

@@ -44,6 +44,8 @@ class Event(enum.Enum):
     """It lacks a write, which is no longer waited for."""
     HANDED_OVER = "handed over"
     """The primary has sealed the partition: this replica, which has all of it, may be the primary."""
+    LEAVING = "leaving"
+    """The member itself wants to go, and should have no partition, whatever `Change.partition` says."""
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
@@ -64,6 +66,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         synced: for each partition the members that have all of it, the primary first.
         copying: for each partition the members that are getting it.
         wanted: for each partition the members that should have it, the primary first; see `placement`.
+        leaving: the members that want to go, and should have none.
 
     Example:
         >>> table = PartitionTable.first(1, 4, [Holder("a", "one"), Holder("b", "two")], backups=1)
@@ -77,6 +80,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     synced: tuple[Held, ...]
     copying: tuple[Held, ...]
     wanted: tuple[Held, ...]
+    leaving: Held = ()
 
     @classmethod
     def first(cls, epoch: int, count: int, members: Sequence[Holder], backups: int) -> PartitionTable:
@@ -179,11 +183,13 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 
         What does not fit, because it is about a replica that has another state by now, or that no one has, is ignored.
         """
-        synced, copying = list(self.synced), list(self.copying)
+        synced, copying, leaving = list(self.synced), list(self.copying), self.leaving
         places = {uuid: place for place, uuid in enumerate(self.members)}
         touched = set()
         for change in changes:
             partition, member = change.partition, places.get(change.uuid, -1)
+            if change.event is Event.LEAVING and member >= 0 and member not in leaving:
+                leaving = (*leaving, member)
             if not 0 <= partition < self.count:
                 continue
             held, coming = synced[partition], copying[partition]
@@ -200,9 +206,36 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             touched.add(partition)
         for partition in touched:
             synced[partition] = _trimmed(synced[partition], copying[partition], self.wanted[partition])
-        if not touched:
+        if not touched and leaving == self.leaving:
             return self
-        return msgspec.structs.replace(self, stamp=self.stamp + 1, synced=tuple(synced), copying=tuple(copying))
+        stamp = self.stamp + 1
+        return msgspec.structs.replace(self, stamp=stamp, synced=tuple(synced), copying=tuple(copying), leaving=leaving)
+
+    def vacated(self, members: Sequence[Holder], backups: int) -> PartitionTable:
+        """Return the table with moves away from the members that are leaving, as far as others stay.
+
+        Args:
+            members: of the view.
+            backups: how many of each partition there should be, as far as members stay.
+        """
+        staying = [place for place in range(len(members)) if place not in self.leaving]
+        if not staying:
+            return self
+        now = {place: index for index, place in enumerate(staying)}
+        there = [
+            tuple(now[member] for member in (*held, *coming) if member in now)
+            for held, coming in zip(self.synced, self.copying, strict=True)
+        ]
+        placed = _placed(there, [members[place] for place in staying], backups)
+        wanted = tuple(tuple(staying[index] for index in row) for row in placed)
+        begun = [_begin(*row) for row in zip(self.synced, wanted, strict=True)]
+        synced, copying = tuple(row[0] for row in begun), tuple(row[1] for row in begun)
+        return msgspec.structs.replace(self, synced=synced, copying=copying, wanted=wanted)
+
+    def is_free(self, uuid: str) -> bool:
+        """Say whether a member has no partition, and is getting none."""
+        place = self.members.index(uuid) if uuid in self.members else -1
+        return not any(place in row for rows in (self.synced, self.copying) for row in set(rows))
 
 
 def _begin(held: Held, wanted: Held) -> tuple[Held, Held]:
