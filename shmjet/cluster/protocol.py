@@ -158,6 +158,8 @@ class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class GridCall(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Do something with a map or a list; `body` is an operation of `shmjet.grid.operations`.
 
+    `member` is the member that does it, any if it is empty.
+
     `store` says which store has answered last, 0 for none. When it comes `again`, because an answer was lost, it is
     refused by who has another store; and what changes something is numbered, so that it is done once.
     """
@@ -166,6 +168,7 @@ class GridCall(msgspec.Struct, frozen=True, tag=True, array_like=True):
     body: bytes
     store: int = 0
     again: bool = False
+    member: str = ""
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -400,13 +403,15 @@ class MembersReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class PartitionsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The answer to `DescribePartitions`: for each partition the members that have it, the primary first.
 
-    They are told as their places in `members`, which are identities. `is_safe`: no backup is missing.
+    They are told as their places in `members`, which are identities. `is_safe`: no backup is missing. `me` is the
+    member that answers.
     """
 
     request: int
     members: list[str]
     replicas: list[tuple[int, ...]]
     is_safe: bool
+    me: str = ""
 
 
 class MemberStatus(msgspec.Struct, frozen=True, array_like=True):

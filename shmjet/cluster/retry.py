@@ -54,7 +54,9 @@ def is_idempotent(request: Any) -> bool:
     Operations on maps and lists may where the client knows the store: who coordinates now sees whether it has that one
     still, and the store has the result of what was done (`shmjet.grid.kept_results`).
     """
-    return isinstance(request, _ALWAYS) or (isinstance(request, GridCall) and request.store != 0)
+    return isinstance(request, _ALWAYS) or (
+        isinstance(request, GridCall) and (request.store != 0 or request.member != "")
+    )
 
 
 def as_retry(request: Any, seconds: float) -> Any:

@@ -73,7 +73,6 @@ class Worker:
         settings: what the member said when it asked for this process.
         open_grid: opens the member's maps and lists in this process; called at most once, when first needed.
         link_eventfd: what wakes the member's link process; -1 where there is none.
-        open_far_grid: as `open_grid`, for those of the cluster that lie on another member.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Worker:
         settings: WorkerSettings,
         open_grid: Callable[[], Any],
         link_eventfd: int = -1,
-        open_far_grid: Callable[[], Any] | None = None,
     ) -> None:
         self._index = index
         self._channel = channel
@@ -95,9 +93,7 @@ class Worker:
         self._settings = settings
         self._shared = SharedMemory(control_memory, link_eventfd)
         self._open_grid = open_grid
-        self._open_far_grid = open_far_grid or open_grid
         self._grid: Any = None
-        self._far_grid: Any = None
         self._deployments: dict[int, Deployment] = {}
         self._probings: dict[int, Probing] = {}
         self._tasklets: list[Hosted] = []
@@ -143,9 +139,8 @@ class Worker:
                 deployment.close_processors(self._interrupts)
                 deployment.close_suppliers("its member has ended", self._interrupts)
             self._services.close()
-            for grid in (self._grid, self._far_grid):
-                if grid is not None:
-                    grid.close()
+            if self._grid is not None:
+                self._grid.close()
 
     # -- rounds -------------------------------------------------------------------------------------------------
 
@@ -268,12 +263,6 @@ class Worker:
             self._grid = self._open_grid()
         return self._grid
 
-    def far_grid(self) -> Any:
-        """Open the cluster's maps and lists, which are on another member."""
-        if self._far_grid is None:
-            self._far_grid = self._open_far_grid()
-        return self._far_grid
-
     def _probe(self, command: Probe, fds: list[int]) -> None:
         listeners.add(command.job_id, command.execution_id, command.logs)
         probing = self._probings[command.execution_id] = Probing(command, self.grid)
@@ -309,9 +298,8 @@ class Worker:
 
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
         listeners.add(command.job_id, command.execution_id, command.logs)
-        grid = self.grid if command.plan.slot.index == 0 else self.far_grid  # they lie on the member that comes first
         services = self._services.begin(command.job_id, command.execution_id)
-        deployment = Deployment(command, self._index, grid, self._channel.send, services=services)
+        deployment = Deployment(command, self._index, self.grid, self._channel.send, services=services)
         self._deployments[command.execution_id] = deployment
         try:
             with self._interrupts.around(command.execution_id):

@@ -32,6 +32,12 @@ _NAME = re.compile(rb"[0-9a-f]{1,16}-[0-9a-f]{16}")
 """What `write` calls a file: the process that wrote it and a random number."""
 
 
+def contents(parts: Sequence[Buffer]) -> list[Buffer]:
+    """Return what a file of some buffers consists of, in pieces."""
+    views = [memoryview(part).cast("B") for part in parts]
+    return [b"".join(number.to_bytes(8, "little") for number in (len(views), *map(len, views))), *views]
+
+
 class BlobVanishedError(Exception):
     """The file was deleted because its entry was replaced or removed meanwhile. Never leaves this package."""
 
@@ -65,13 +71,16 @@ class BlobStore:
         Raises:
             GridFullError: the file system is full; no file is left behind.
         """
-        name = f"{os.getpid():x}-{os.urandom(8).hex()}"
+        return self.write_contents(contents(parts), os.getpid())
+
+    def write_contents(self, parts: Sequence[Buffer], number: int) -> bytes:
+        """Write a file from its `contents`, and return its name, which begins with a number; raises as `write`."""
+        name = f"{number:x}-{os.urandom(8).hex()}"
         path = self.folder / name
         views = [memoryview(part).cast("B") for part in parts]
-        head = b"".join(number.to_bytes(8, "little") for number in (len(views), *map(len, views)))
         try:
             with path.open("xb", buffering=0) as file:
-                for view in (memoryview(head), *views):
+                for view in views:
                     done = 0
                     while done < len(view):
                         done += file.write(view[done:])

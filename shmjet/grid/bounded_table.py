@@ -35,6 +35,7 @@ class Neighbours(Protocol):
 
     uses: Uses | None
     partition_count: int
+    is_divided: bool
 
     def parts_of(self, record_key: bytes) -> Sequence[BoundedTable]:
         """Return the tables of one map, one for each environment."""
@@ -70,7 +71,8 @@ class BoundedTable(TableReads):
         self._store = store
         self._names_in = store.names_in(self._kind())
         self.home = PARTITION.pack(partition_of(name_of(record_key), store.partition_count, canonical_bytes))
-        """The partition of its name, packed: a list lies there, and what is done to a whole map is noted there."""
+        self.lies_at_home = self._kind() == b"l" or not rules.config.is_plain
+        self.is_divided = store.is_divided
         self._is_plain = rules.config.is_plain
 
     def _kind(self) -> bytes:
@@ -93,8 +95,11 @@ class BoundedTable(TableReads):
             others = sum(part.weight() for part in self._store.parts_of(self.record_key) if part.env is not self.env)
 
         def attempt(txn: Transaction) -> tuple[Result, Changes | None]:
+            if partition:
+                self.admit(txn, (partition,))
+            place = self.place_of(partition)
             operation = self.operation if partition else None
-            done = None if operation is None else kept(txn, operation, partition)
+            done = None if operation is None else kept(txn, operation, place)
             if done is not None:
                 return done.result, None
             if not makes and txn.get(self.record_key) is None:
@@ -102,7 +107,7 @@ class BoundedTable(TableReads):
             changes = Changes(txn, self.env, self.record_key, self.rules)
             result = work(changes)
             if operation is not None and changes.has_changed:
-                keep(txn, operation, partition, result)
+                keep(txn, operation, place, result)
             changes.close()
             if not self._is_plain:
                 self._check_weight(changes, others)
@@ -119,6 +124,7 @@ class BoundedTable(TableReads):
 
     def _once(self, txn: Transaction, partition: bytes, work: Callable[[], Result]) -> Result:
         """Do something to a partition, or return its first result where `operation` has been done."""
+        self.admit(txn, (self.home,))
         if self.operation is None:
             return work()
         done = kept(txn, self.operation, partition)

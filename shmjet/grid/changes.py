@@ -7,6 +7,7 @@ afterwards.
 
 from __future__ import annotations
 
+import os
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from shmjet.grid.layout import (
     INCARNATION,
     INDEX,
     LAST_INCARNATION,
+    LOG_RECORD,
     PARTITION,
     PARTITION_RECORD,
     PREFIX,
@@ -120,6 +122,7 @@ class Changes:
             self.record = Record(next_incarnation(txn), flags=HAS_TIMES if self._limited else 0)
             if rules.config.journal_capacity:
                 self.record.log = next_incarnation(txn)
+                txn.put(LOG_RECORD + INCARNATION.pack(self.record.log), os.urandom(INDEX.size))
         self.prefix = INCARNATION.pack(self.record.incarnation)
         self.gone: list[bytes] = []
         """Stored entries that have left without the caller having asked for them; their files are not needed."""
@@ -203,6 +206,45 @@ class Changes:
                     self._sizes_of(partition).entries += after - before
                     self.record.size += after - before
                 at, before = end, after
+
+    def take_over(self, tail: bytes, stored: bytes, later: int, *, with_blobs: bool) -> None:
+        """Store an entry of another store that is not here, with the times that it has there.
+
+        Args:
+            tail: key without prefix.
+            stored: the entry.
+            later: how much later the clock of this host is, in nanoseconds.
+            with_blobs: whether its value may lie in a file.
+        """
+        if with_blobs:
+            self.record.flags |= HAS_BLOBS
+        times = times_of(stored)
+        if times is not None:
+            end = self._indexed(END_RECORD, max(1, times.end + later), tail) if times.end else 0
+            used = self._indexed(USE_RECORD, max(1, times.used + later), tail) if times.used else 0
+            self.record.flags |= HAS_TIMES | (HAS_ENDS if end else 0)
+            self.weighed += times.weight
+            stored = with_times(stored, Times(end, used, times.weight))
+        self.txn.put(self.prefix + tail, stored)
+        self._sizes_of(tail[: PARTITION.size]).entries += 1
+        self.record.size += 1
+
+    def take_over_events(self, events: list[Entry], sequences: dict[int, tuple[int, int]], later: int) -> None:
+        """Store events of a journal with their numbers in the log.
+
+        Args:
+            events: packed numbers, and events.
+            sequences: for each partition the next sequence, and the oldest that may be there.
+            later: see `take_over`.
+        """
+        log = INCARNATION.pack(self.record.log)
+        for number, data in events:
+            kind, partition, sequence, moment, length = EVENT.unpack_from(data)
+            head = EVENT.pack(kind, partition, sequence, max(0, moment + later), length)
+            self.txn.put(log + number, head + data[EVENT.size :])
+        for partition, (following, oldest) in sequences.items():
+            sizes = self._sizes_of(PARTITION.pack(partition))
+            sizes.following, sizes.oldest = following, oldest
 
     def end_some(self, most: int = MOST_ENDED) -> int:
         """Remove entries whose time is over, and return how many."""

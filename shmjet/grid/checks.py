@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shmjet.grid.carried import CARRIED_BLOCK
 from shmjet.grid.entries import BLOB_BLOCK, BLOCK_HEAD, COLUMNS_BLOCK, PICKLE_BLOCK
 from shmjet.grid.errors import GridError
 from shmjet.grid.layout import INCARNATION, LIST_RECORD, MAP_RECORD, MAX_KEY, MAX_NAME, PARTITION, Layout
@@ -17,12 +18,15 @@ from shmjet.grid.operations import (
     Add,
     Append,
     BlockOf,
+    Counts,
     Drop,
+    DropPartitions,
     Find,
     FindAll,
     Pop,
     ReadLog,
     ReadPage,
+    ReadPartitions,
     Replace,
     Size,
     Sizes,
@@ -35,10 +39,10 @@ from shmjet.ipc.decode_errors import UNREADABLE
 MOST_ITEMS = 1 << 31
 """Items of one block, at most: more than a block can hold, and few enough that no index overflows."""
 
-OF_MAPS = (Sizes, ReadLog, Find, FindAll, Write, Replace, Swap, Add, Pop)
+OF_MAPS = (Sizes, ReadLog, Find, FindAll, Write, Replace, Swap, Add, Pop, Counts, ReadPartitions, DropPartitions)
 OF_LISTS = (Append, BlockOf)
 OF_BOTH = (Size, Drop, ReadPage)
-_BLOCKS = (COLUMNS_BLOCK, PICKLE_BLOCK, BLOB_BLOCK)
+_BLOCKS = (COLUMNS_BLOCK, PICKLE_BLOCK, BLOB_BLOCK, CARRIED_BLOCK)
 
 
 def check_operation(operation: Any, layout: Layout) -> None:

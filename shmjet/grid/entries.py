@@ -183,8 +183,7 @@ class EntryCodec:
                 step = max(1, count // -(-2 * size // INLINE_LIMIT))
                 continue
             if size > INLINE_LIMIT:
-                kind, parts = BLOB_BLOCK, [self.blobs.write(self.objects.dumps(part))]
-                blobs.append(bytes(parts[0]))
+                kind, parts = self._large_block(self.objects.dumps(part), blobs)
             yield count, BLOCK_HEAD.pack(kind, count) + b"".join(parts)
             at += count
             if size < INLINE_LIMIT // 4:
@@ -240,8 +239,17 @@ class EntryCodec:
         parts = self.objects.dumps(part, out_of_band=blobs is not None)
         if blobs is None or (len(parts) == 1 and memoryview(parts[0]).nbytes <= INLINE_LIMIT):
             return msgspec.msgpack.Ext(PICKLE, bytes(parts[0]))
+        return self._large_value(parts, blobs)
+
+    def _large_value(self, parts: Sequence[Buffer], blobs: list[bytes]) -> Any:
+        """Return what msgpack encodes in place of a value that is too large for LMDB."""
         blobs.append(self.blobs.write(parts))
         return msgspec.msgpack.Ext(BLOB, blobs[-1])
+
+    def _large_block(self, parts: Sequence[Buffer], blobs: list[bytes]) -> tuple[int, Sequence[Buffer]]:
+        """Return kind and contents of a block whose item is too large for LMDB."""
+        blobs.append(self.blobs.write(parts))
+        return BLOB_BLOCK, [blobs[-1]]
 
     def _decode_all(self, decoder: msgspec.msgpack.Decoder[list[Decoded]], stored: list[bytes]) -> list[Decoded]:
         with without_collector():

@@ -16,6 +16,10 @@ class GridError(ShmjetError):
     """
 
 
+class PartitionMovedError(GridError):
+    """A partition is not where it was looked for. The asking process looks into the table again, and asks anew."""
+
+
 class GridFullError(GridError):
     """A store cannot take more: its file system or its address range is used up.
 

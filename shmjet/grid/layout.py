@@ -36,6 +36,10 @@ MARKER_RECORD = CATALOGUE + b"w"
 PARTITION_RECORD = CATALOGUE + b"p"
 END_RECORD, USE_RECORD = CATALOGUE + b"e", CATALOGUE + b"u"
 """The indexes of the entries that have times: by end, and by use."""
+LOG_RECORD = CATALOGUE + b"j"
+"""The identity of a journal, which it keeps where its partition goes."""
+OPEN_RECORD = CATALOGUE + b"o"
+"""Of the partitions that are open here, in a store that is divided among members; see `ownership`."""
 CLIENT_RECORD = CATALOGUE + b"c"
 """Of those whose operations come from elsewhere, and of the results of these; see `kept_results`."""
 
@@ -68,6 +72,7 @@ class Layout:
         environments: LMDB environments; partition p lives in environment p mod `environments`.
         map_size: most bytes that one environment may hold. Address space, not memory: the file grows as it fills.
         maps: settings of maps, by name or pattern.
+        is_divided: it has those partitions alone that are open here; others are on other members.
     """
 
     partition_count: int = 271
@@ -75,6 +80,7 @@ class Layout:
     map_size: int = MOST_MAP_SIZE
     version: int = VERSION
     maps: dict[str, MapConfig] = dataclasses.field(default_factory=dict)
+    is_divided: bool = False
 
     def write(self, folder: Path) -> None:
         """Write the layout into `folder`, whole or not at all."""

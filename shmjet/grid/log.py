@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from shmjet.grid.changes import Event, behind, log_span
 from shmjet.grid.environment import Environment, Transaction
-from shmjet.grid.layout import INCARNATION, INDEX, PARTITION, PARTITION_RECORD, Record, Sizes
+from shmjet.grid.layout import INCARNATION, INDEX, LOG_RECORD, PARTITION, PARTITION_RECORD, Record, Sizes
 
 PIECE_EVENTS = 1024
 PIECE_BYTES = 1 << 20
@@ -23,7 +23,7 @@ class Piece(NamedTuple):
     """Some consecutive events of a log.
 
     Args:
-        incarnation: of the map here; 0: it is not there.
+        incarnation: identity of the log; 0: it is not there.
         number: of the first event, or of the next one where there is none.
         sequences: for each partition the sequence of its oldest event that may still be there; empty where the piece
             begins with the event that was asked for. Of the end of a log: of its next event.
@@ -63,7 +63,8 @@ def read_piece(env: Environment, record_key: bytes, number: int) -> Piece:
                 while size < PIECE_BYTES and (some := list(islice(follow, FIRST_STEP))):
                     events += some
                     size += sum(map(len, some))
-    return Piece(record.incarnation, at, sequences, events, transaction, at + len(events) < end)
+        identity = identity_of(txn, log)
+    return Piece(identity, at, sequences, events, transaction, at + len(events) < end)
 
 
 def end_of_log(env: Environment, record_key: bytes) -> Piece:
@@ -75,7 +76,13 @@ def end_of_log(env: Environment, record_key: bytes) -> Piece:
         record = Record.unpack(found)
         end = log_span(txn, found[:4], INCARNATION.pack(record.log))[1]
         sequences = {partition: sizes.following for partition, sizes in _sizes(txn, found[:4]).items()}
-    return Piece(record.incarnation, end, sequences, [])
+        identity = identity_of(txn, INCARNATION.pack(record.log))
+    return Piece(identity, end, sequences, [])
+
+
+def identity_of(txn: Transaction, log: bytes) -> int:
+    """Return the identity of a log, which is that of the map's life until it is destroyed."""
+    return int.from_bytes(txn.get(LOG_RECORD + log) or b"")
 
 
 def length(env: Environment, record_key: bytes) -> int:

@@ -25,6 +25,7 @@ _Once = tuple[Annotated[bytes, msgspec.Meta(min_length=1, max_length=64)], Annot
 """Marker and mark, see `table.Once`."""
 
 
+_Partition = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
@@ -129,6 +130,25 @@ class ReadPage(_OnTable, frozen=True, tag=True, array_like=True):
     skip: bool
 
 
+class Counts(_OnTable, frozen=True, tag=True, array_like=True):
+    """`DividedTable.counts`; a list of `divided_table.Count`."""
+
+
+class ReadPartitions(_OnTable, frozen=True, tag=True, array_like=True):
+    """`DividedTable.read_partitions`; a `divided_table.PartitionsRead`."""
+
+    partitions: Annotated[list[_Partition], _FEW]
+    low: bytes
+    limit: int
+    skip: bool = True
+
+
+class DropPartitions(_OnTable, frozen=True, tag=True, array_like=True):
+    """`DividedTable.drop_partitions`."""
+
+    partitions: Annotated[list[_Partition], _FEW]
+
+
 class BlockOf(_OnTable, frozen=True, tag=True, array_like=True):
     """`Table.block_of`; (prefix, first, bytes) or None."""
 
@@ -197,6 +217,9 @@ Operation = (
     | Append
     | Drop
     | ReadPage
+    | Counts
+    | ReadPartitions
+    | DropPartitions
     | BlockOf
     | Numbered
     | WriteBlob

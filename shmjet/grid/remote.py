@@ -11,18 +11,19 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from shmjet.core.map_config import MapConfig, config_of
 from shmjet.grid.blobs import INLINE_LIMIT, BlobVanishedError
 from shmjet.grid.changes import Entry
+from shmjet.grid.divided_table import Count, PartitionsRead
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
 from shmjet.grid.journal import Listeners
-from shmjet.grid.kept_results import CLIENT_BYTES
+from shmjet.grid.kept_results import CLIENT_BYTES, OperationId
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
 from shmjet.grid.log import Piece
 from shmjet.grid.operations import (
@@ -31,9 +32,11 @@ from shmjet.grid.operations import (
     Add,
     Append,
     BlockOf,
+    Counts,
     DeleteBlobs,
     Describe,
     Drop,
+    DropPartitions,
     Find,
     FindAll,
     KeepClass,
@@ -44,6 +47,7 @@ from shmjet.grid.operations import (
     ReadBlob,
     ReadLog,
     ReadPage,
+    ReadPartitions,
     Replace,
     Size,
     Sizes,
@@ -144,22 +148,46 @@ class NumberedCalls:
 
     def ask(self, operation: object, kind: type[Result] | None) -> Result:
         """As the function `ask`; the operation is done at most once."""
-        with self._number() as (number, answered):
-            return ask(self._call, Numbered(self._client, number, answered, _encode(operation)), kind)
+        with self.number() as number:
+            return ask_numbered(self._call, number, operation, kind)
 
     @contextlib.contextmanager
-    def _number(self) -> Iterator[tuple[int, int]]:
-        """Give out a number, and the one below which all have been answered, or given up."""
+    def number(self) -> Iterator[OperationId]:
+        """Give out a number, which counts as answered behind the block."""
         with self._lock:
             self._last += 1
             number = self._last
             self._unanswered.add(number)
             answered = min(self._unanswered)
         try:
-            yield number, answered
+            yield OperationId(self._client, number, answered)
         finally:
             with self._lock:
                 self._unanswered.discard(number)
+
+
+class Changing(Protocol):
+    """What asks for changes."""
+
+    def ask(self, operation: object, kind: type[Result] | None) -> Result:
+        """As the function `ask`; the operation is done at most once."""
+
+
+class OneNumber:
+    """Asks for one change, as often as need be.
+
+    Args:
+        call: carries operations.
+        number: of the change.
+    """
+
+    def __init__(self, call: Call, number: OperationId) -> None:
+        self._call = call
+        self._number = number
+
+    def ask(self, operation: object, kind: type[Result] | None) -> Result:
+        """See `Changing`."""
+        return ask_numbered(self._call, self._number, operation, kind)
 
 
 class RemoteBlobs:
@@ -202,11 +230,11 @@ class RemoteTable:
 
     prefix = NO_PREFIX
 
-    def __init__(self, call: Call, changes: NumberedCalls, environment: int, record_key: bytes) -> None:
+    def __init__(self, call: Call, changes: Changing, environment: int, record_key: bytes) -> None:
         self._call = call
         self._change = changes.ask
         self._at = (environment, record_key)
-        self.announced = _Recently()
+        self.announced = Recently()
 
     def prepare(self) -> bytes:
         """Return the prefix for keys, which means nothing here."""
@@ -301,8 +329,29 @@ class RemoteTable:
                 return
             low, skip, step = page.last, True, LAST_STEP
 
+    def read_home_page(
+        self, low: bytes, high: bytes | None, *, step: int, limit: int, skip: bool
+    ) -> tuple[Page, bytes | None]:
+        """See `DividedTable.read_home_page`."""
+        page = ask(self._call, ReadPage(*self._at, low, high, step, limit, skip), PageRead)
+        return Page(page.values, 0, page.has_blobs, page.has_ends, page.store), page.last
 
-class _Recently:
+    def counts(self) -> list[Count]:
+        """See `DividedTable.counts`."""
+        return ask(self._call, Counts(*self._at), list[Count])
+
+    def read_partitions(
+        self, partitions: Sequence[int], low: bytes, limit: int = PAGE_ENTRIES, *, skip: bool = True
+    ) -> PartitionsRead:
+        """See `DividedTable.read_partitions`."""
+        return ask(self._call, ReadPartitions(*self._at, list(partitions), low, limit, skip), PartitionsRead)
+
+    def drop_partitions(self, partitions: Sequence[int]) -> None:
+        """See `DividedTable.drop_partitions`."""
+        self._change(DropPartitions(*self._at, list(partitions)), None)
+
+
+class Recently:
     """Stands in for the number of the last write, which is not known here: a page counts as current for a moment."""
 
     def __init__(self) -> None:
@@ -315,6 +364,11 @@ class _Recently:
 
     def __getitem__(self, _: int) -> int:
         return self._at if time.monotonic_ns() - self._at < FRESH_NS else -1
+
+
+def ask_numbered(call: Call, number: OperationId, operation: object, kind: type[Result] | None) -> Result:
+    """Have an operation performed under a number, and return its result, of this type."""
+    return ask(call, Numbered(*number, _encode(operation)), kind)
 
 
 def ask(call: Call, operation: object, kind: type[Result] | None) -> Result:

@@ -8,14 +8,14 @@ or go meanwhile each at most once, also across a `clear()`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 import lmdb
 
 from shmjet.data.errors import MemberLostError
-from shmjet.grid.environment import Environment
+from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.layout import FLAGS_AT, HAS_BLOBS, HAS_ENDS, INCARNATION
 from shmjet.grid.times import is_over, now
 
@@ -87,6 +87,7 @@ def read_page(
     limit: int,
     skip: bool,
     last_step: int = LAST_STEP,
+    admit: Callable[[Transaction], None] | None = None,
 ) -> tuple[Page | None, bytes | None]:
     """Read one page; see `pages`.
 
@@ -94,11 +95,14 @@ def read_page(
         step: entries fetched at first.
         skip: an entry at `low` itself has been read already.
         last_step: entries fetched between two looks at the size, at most.
+        admit: looks at the transaction first, and may raise.
 
     Returns:
         the page, None when nothing is there, and where the next one begins, None when there is none.
     """
     with env.begin() as txn:
+        if admit is not None:
+            admit(txn)
         record = txn.get(record_key)
         if record is None:
             return None, None

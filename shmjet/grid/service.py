@@ -18,9 +18,11 @@ from shmjet.grid.operations import (
     Add,
     Append,
     BlockOf,
+    Counts,
     DeleteBlobs,
     Describe,
     Drop,
+    DropPartitions,
     Find,
     FindAll,
     KeepClass,
@@ -32,6 +34,7 @@ from shmjet.grid.operations import (
     ReadBlob,
     ReadLog,
     ReadPage,
+    ReadPartitions,
     Replace,
     Size,
     Sizes,
@@ -77,14 +80,6 @@ class GridService:
                 raise GridError("an operation is numbered once")
         return _encode(self._perform(self._grid.opened, operation, asked))
 
-    def clear(self) -> None:
-        """Remove all maps and lists."""
-        self.store = _new_number()
-        for name in self._grid.map_names():
-            self._grid.get_map(name).destroy()
-        for name in self._grid.list_names():
-            self._grid.get_list(name).destroy()
-
     def close(self) -> None:
         """Let go of the store."""
         self._grid.close()
@@ -109,6 +104,28 @@ class GridService:
         check_operation(operation, opened.layout)
         table = opened.table(operation.environment, operation.record)
         table.operation = asked
+        if opened.is_divided:
+            return self._perform_on_partitions(opened, table, operation)
+        return self._perform_on(table, operation)
+
+    def _perform_on_partitions(self, opened: Opened, table: Table, operation: Any) -> Any:
+        """Perform an operation where the store is divided among members."""
+        divided = opened.divided_table(operation.environment, operation.record)
+        match operation:
+            case Counts():
+                return divided.counts()
+            case ReadPartitions():
+                limit = max(1, min(operation.limit, PAGE_ENTRIES))
+                return divided.read_partitions(operation.partitions, operation.low, limit, skip=operation.skip)
+            case DropPartitions():
+                return divided.drop_partitions(operation.partitions)
+            case ReadPage():
+                step, limit = max(1, min(operation.step, FIRST_STEP)), max(1, min(operation.limit, PAGE_ENTRIES))
+                low, high, skip = operation.low, operation.high, operation.skip
+                page, last = divided.read_home_page(low, high, step=step, limit=limit, skip=skip)
+                return PageRead(page.values, page.has_blobs, last, page.store, page.has_ends)
+            case ReadLog():
+                return table.read_log(operation.number)
         return self._perform_on(table, operation)
 
     def _perform_on(self, table: Table, operation: Any) -> Any:

@@ -20,6 +20,7 @@ from shmjet.core.map_config import PLAIN, MapConfig, config_of
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
 from shmjet.grid.changes import Rules, flags_of
 from shmjet.grid.commit_counters import CommitCounters
+from shmjet.grid.divided_table import DividedTable
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
@@ -87,6 +88,7 @@ class Grid:
         environments: int | None = None,
         map_size: int | None = None,
         maps: Mapping[str, MapConfig] | None = None,
+        is_divided: bool = False,
     ) -> None:
         """Make an empty store. Called once, by the member; nothing stays open.
 
@@ -97,6 +99,7 @@ class Grid:
             map_size: bytes that each environment may hold at most; address space, not memory. None: 64 GiB, or as much
                 as lets all of them together take a quarter of what the process may have (RLIMIT_AS).
             maps: settings of maps, by name or pattern.
+            is_divided: partitions come and go; none is open at first.
 
         Raises:
             GridError: there is a store already, or the file system has no room for an empty one.
@@ -107,7 +110,7 @@ class Grid:
         if environments is None:
             environments = min(32, max(4, 2 * len(os.sched_getaffinity(0))))
         map_size = map_size or _usable_map_size(environments)
-        layout = Layout(partition_count, environments, map_size, maps=dict(maps or {}))
+        layout = Layout(partition_count, environments, map_size, maps=dict(maps or {}), is_divided=is_divided)
         (folder / BLOB_FOLDER).mkdir(mode=0o700)
         CommitCounters.create(folder / ANNOUNCEMENTS_FILE, environments)
         announcements = CommitCounters(folder / ANNOUNCEMENTS_FILE, environments)
@@ -240,6 +243,7 @@ class Opened:
         self.folder = folder
         self.layout = layout
         self.partition_count = layout.partition_count
+        self.is_divided = layout.is_divided
         self.users = 0
         self.blobs = BlobStore(folder / BLOB_FOLDER, folder / RESERVE_FILE)
         objects = ObjectCodec(INLINE_LIMIT, self.load_class, self.keep_class)
@@ -252,6 +256,11 @@ class Opened:
             for index in range(layout.environments)
         ]
 
+    @property
+    def environments(self) -> list[Environment]:
+        """All of them."""
+        return self._environments
+
     def environment(self, index: int) -> Environment:
         return self._environments[index]
 
@@ -260,7 +269,21 @@ class Opened:
         name = name_of(key)
         is_map = key.startswith(MAP_RECORD)
         rules = Rules(config_of(name, self.layout.maps) if is_map else PLAIN, self._bytes_of_files)
-        return Table(self._environments[index], key, f"{'map' if is_map else 'list'} {name!r}", self.blobs, rules, self)
+        kind = DividedTable if self.is_divided else Table
+        label = f"{'map' if is_map else 'list'} {name!r}"
+        return kind(self._environments[index], key, label, self.blobs, rules, self)
+
+    def divided_table(self, index: int, key: bytes) -> DividedTable:
+        """Return one map or list in one environment of a store that is divided among members.
+
+        Raises:
+            GridError: it is not.
+        """
+        table = self.table(index, key)
+        if not isinstance(table, DividedTable):
+            raise GridError(f"the store in {self.folder} is not divided among members")
+        table.index, table.environments = index, self.layout.environments
+        return table
 
     def parts_of(self, record_key: bytes) -> list[Table]:
         """Return the tables of one map, one for each environment."""

@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from shmjet.grid.blobs import BlobStore
 from shmjet.grid.environment import Environment, Transaction
-from shmjet.grid.layout import END_RECORD, GARBAGE_RECORD, PARTITION_RECORD, USE_RECORD
+from shmjet.grid.layout import END_RECORD, GARBAGE_RECORD, LOG_RECORD, PARTITION_RECORD, USE_RECORD
 
 NamesIn = Callable[[bytes], list[bytes]]
 """Gives the names of the blobs that a stored value needs."""
 SWEEP_ENTRIES = 4096
 EVENTS = b"e"
 """The kind of garbage that a journal is."""
-_BY_INCARNATION = (PARTITION_RECORD, END_RECORD, USE_RECORD)
+_BY_INCARNATION = (PARTITION_RECORD, END_RECORD, USE_RECORD, LOG_RECORD)
 """Records that go with an incarnation."""
 
 

@@ -86,6 +86,8 @@ class Table(BoundedTable):
 
             def work(changes: Changes, portion: list[Entry] = portion) -> bytes:
                 replaced.clear()
+                if self.is_divided:
+                    self.admit(changes.txn, {key[INCARNATION.size : PREFIX] for key, _ in portion})
                 portion = self._not_done(changes.txn, portion)
                 if with_blobs or not changes.is_plain:
                     for key, value in portion:
@@ -106,11 +108,13 @@ class Table(BoundedTable):
         operation = self.operation
         if operation is None:
             return entries
-        partitions = {key[INCARNATION.size : PREFIX] for key, _ in entries}
+        partitions = {self.place_of(key[INCARNATION.size : PREFIX]) for key, _ in entries}
         new = {partition for partition in partitions if kept(txn, operation, partition) is None}
         for partition in new:
             keep(txn, operation, partition, None)
-        return [entry for entry in entries if entry[0][INCARNATION.size : PREFIX] in new]
+        if new == partitions:
+            return entries
+        return [entry for entry in entries if self.place_of(entry[0][INCARNATION.size : PREFIX]) in new]
 
     def replace(
         self, key: bytes, value: bytes, *, with_blobs: bool, ttl: int = 0, only_present: bool = False
@@ -188,25 +192,27 @@ class Table(BoundedTable):
         def work(changes: Changes) -> list[int]:
             replaced.clear()
             partitions = {key[4:PREFIX] for key, _ in entries} | {key[: PARTITION.size] for key in gone}
-            new = {partition for partition in partitions if self._is_new(changes.txn, partition, once)}
+            self.admit(changes.txn, partitions)
+            places = {self.place_of(partition) for partition in partitions}
+            done = {place for place in places if self._is_done(changes.txn, place)}
+            before = {place for place in places - done if not self._note(changes.txn, place, once)}
+            new = {partition for partition in partitions if self.place_of(partition) not in done | before}
             put = [entry for entry in entries if entry[0][4:PREFIX] in new]
             olds = [changes.put(key[4:], value, with_blobs=with_blobs) for key, value in put]
             olds += [changes.remove(key) for key in gone if key[: PARTITION.size] in new]
             replaced.extend(old for old in olds if old is not None)
-            before = {partition for partition in partitions - new if not self._is_done(changes.txn, partition)}
-            return sorted(PARTITION.unpack(partition)[0] for partition in before)
+            return sorted(PARTITION.unpack(p)[0] for p in partitions if self.place_of(p) in before)
 
         done_before = self._change(work)
         self._forget(replaced)
         return done_before
 
-    def _is_new(self, txn: Transaction, partition: bytes, once: Once) -> bool:
-        """Say whether a write has not been done to a partition, and note that it is done with this transaction."""
-        if self._is_done(txn, partition) or not note_mark(txn, partition, once):
-            return False
-        if self.operation is not None:
-            keep(txn, self.operation, partition, True)
-        return True
+    def _note(self, txn: Transaction, place: bytes, once: Once) -> bool:
+        """Note that a write is done to a partition with this transaction; False when it was done before."""
+        is_new = note_mark(txn, place, once)
+        if is_new and self.operation is not None:
+            keep(txn, self.operation, place, True)
+        return is_new
 
     def _is_done(self, txn: Transaction, partition: bytes) -> bool:
         """Say whether `operation` has been done to a partition."""

@@ -26,6 +26,7 @@ from shmjet.grid.layout import (
     Record,
     Sizes,
 )
+from shmjet.grid.ownership import admit
 from shmjet.grid.scan import FIRST_STEP, PAGE_BYTES, PAGE_ENTRIES, Page, pages
 from shmjet.grid.times import Uses, is_over, now
 
@@ -47,14 +48,31 @@ class TableReads:
         uses: where each read notes what it has used; None where nothing is evicted.
     """
 
+    home = b""
+    """The partition of its name, packed: a list lies there, and what is done to a whole map is noted there."""
+    lies_at_home = False
+    """Whether all of it lies in that partition, also the entries of a map."""
+    is_divided = False
+    """Whether only those partitions are here that are open, see `ownership`."""
+
     def __init__(self, env: Environment, record_key: bytes, uses: Uses | None) -> None:
         self.env = env
         self.record_key = record_key
         self._uses = uses
 
+    def admit(self, txn: Transaction, partitions: Iterable[bytes]) -> None:
+        """Raise PartitionMovedError where a partition that a transaction is about is not open here."""
+        if self.is_divided:
+            admit(txn, (self.home,) if self.lies_at_home else partitions)
+
+    def place_of(self, partition: bytes) -> bytes:
+        """Return the partition with which an entry of a partition moves."""
+        return self.home if self.lies_at_home else partition
+
     def find(self, key: bytes) -> bytes | None:
         """Return the value stored under `key` (without prefix), or None."""
         with self.env.begin() as txn:
+            self.admit(txn, (key[: PARTITION.size],))
             record = txn.get(self.record_key)
             found = None if record is None else txn.get(record[:4] + key)
         if found is None or record is None:
@@ -68,7 +86,9 @@ class TableReads:
 
     def find_all(self, keys: Iterable[bytes]) -> list[Entry]:
         """Return those of the keys that are there, in the order given, with their values; keys are without prefix."""
+        keys = list(keys)
         with self.env.begin() as txn:
+            self.admit(txn, {key[: PARTITION.size] for key in keys})
             record = txn.get(self.record_key)
             if record is None:
                 return []
@@ -115,6 +135,7 @@ class TableReads:
                 comes without its data.
         """
         with self.env.begin() as txn, txn.cursor() as cursor:
+            self.admit(txn, (self.home,))
             prefix = (txn.get(self.record_key) or b"")[:4]
             if known is not None and known[0] == prefix and 0 <= index - known[1] < known[2]:
                 return Block(prefix, known[1], b"")
@@ -130,6 +151,7 @@ class TableReads:
     def size(self) -> int:
         """Return the number of entries (of a list: items)."""
         with self.env.begin() as txn:
+            self.admit(txn, (self.home,))
             found = txn.get(self.record_key)
             if found is None:
                 return 0
@@ -139,6 +161,7 @@ class TableReads:
     def sizes(self) -> dict[int, int]:
         """Return the number of entries of each partition that has or had one; entries whose time is over count."""
         with self.env.begin() as txn:
+            self.admit(txn, (self.home,))
             prefix = (txn.get(self.record_key) or b"")[:4]
             if not prefix:
                 return {}

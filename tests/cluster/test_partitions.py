@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +26,8 @@ COUNT = 31
 class Network:
     """A member's network, as far as partitions are concerned."""
 
-    trouble = "this member is looking for its cluster"
+    trouble = "this member has lost touch with others"
+    is_cut_off = True
 
     def __init__(self, table: PartitionTable | None) -> None:
         self.table = table
@@ -52,7 +54,7 @@ def answer(of: Partitions) -> Any:
 
 def test_a_member_alone_has_all_partitions() -> None:
     alone = Partitions(None, COUNT, 1, lambda: "me")
-    assert answer(alone) == PartitionsReply(7, ["me"], [(0,)] * COUNT, is_safe=True)
+    assert answer(alone) == PartitionsReply(7, ["me"], [(0,)] * COUNT, is_safe=True, me="me")
     assert alone.counts() == PartitionCounts(COUNT, 0, 0)
 
 
@@ -81,6 +83,14 @@ def test_a_job_on_other_members_than_those_of_the_table_deals_partitions_out() -
     of = partitions(table)
     assert of.owners(View(1, (me, you), (1, 1))).places == table.primaries()
     assert of.owners(View(0, (me,), (0,))).places == []
+
+
+def test_a_job_that_begins_while_partitions_move_has_them_where_they_go() -> None:
+    alone = PartitionTable.first(1, COUNT, [Holder("me", "one")], 0)
+    table, _ = alone.after(2, [Holder("me", "one"), Holder("you", "two")], 0)
+    assert set(table.primaries()) == {0}
+    places = partitions(table).owners(View(2, (Peer("me", "one:1", 1), Peer("you", "two:1", 2)), (1, 2))).places
+    assert sorted(Counter(places).values()) == [COUNT // 2, COUNT - COUNT // 2]
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +124,9 @@ def pair() -> Iterator[tuple[JetInstance, JetInstance]]:
         assert first.cluster.partition_table() == ((alone.uuid,),) * COUNT
         assert first.cluster.is_safe
         with shmjet.new_instance(config(alone.address)) as second:
+            deadline = time.monotonic() + 60  # a new member waits for its share, but not for long
+            while max(Counter(row[0] for row in first.cluster.partition_table()).values()) > COUNT - COUNT // 2:
+                assert time.monotonic() < deadline
             yield first, second
 
 

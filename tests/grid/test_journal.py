@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from shmjet.core import ConfigError, MapConfig
 from shmjet.core.keys import partition_id
-from shmjet.data.errors import MemberLostError
 from shmjet.grid import Grid, GridError, GridFullError, MapEvent
 from shmjet.grid.journal import JournalReader
 from shmjet.grid.limits import is_due, shorten
@@ -388,18 +387,6 @@ def test_listeners_end_with_the_store(folder: Path) -> None:
     with Grid.open(folder) as grid:
         grid.get_map("j").add_listener(print)
     assert not [thread for thread in threading.enumerate() if thread.name == "shmjet-listener"]
-
-
-def test_a_journal_of_a_lost_member_does_not_just_go_on(folder: Path) -> None:
-    service = GridService(folder)
-    jet = RemoteGrid(lambda body: service.perform(body)).get_map("j")
-    jet["a"] = 1
-    reader = jet._journal_reader("oldest")
-    assert len(all_of(jet, reader)) == 1
-    service.clear()
-    with pytest.raises(MemberLostError, match="journal of map 'j'"):
-        all_of(jet, reader)
-    service.close()
 
 
 def test_processes_that_write_at_once_leave_a_journal_that_is_the_map(folder: Path) -> None:

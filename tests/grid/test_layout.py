@@ -37,6 +37,8 @@ def test_the_page_states_the_numbers_of_the_code() -> None:
         (layout.USE_RECORD, "use record"),
         (layout.CLIENT_RECORD, "client record"),
         (layout.CLIENT_RECORD, "result record"),
+        (layout.LOG_RECORD, "journal record"),
+        (layout.OPEN_RECORD, "open record"),
     ):
         assert row(name)[0] == key[4:].decode()
         assert key[:4] == bytes(4)

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from shmjet.cluster.client.connection import Connection, Endpoint
 from shmjet.cluster.client.launch import StartingMember
 from shmjet.cluster.client.logs import LogReceiver
-from shmjet.cluster.protocol import Shutdown
+from shmjet.cluster.protocol import Ping, Shutdown
 from shmjet.cluster.settings import LARGE_CODE, SOCKET_NAME
 from shmjet.data.errors import MemberLostError
 from shmjet.host.patience import is_stopped
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _SHUTDOWN_S = 2.0
 _LEAVE_S = 3.0
+_LONGEST_LEAVE_S = 75.0
 
 
 class LocalEndpoint:
@@ -160,9 +162,16 @@ class EmbeddedBackend:
         """Nothing to learn: when the member is gone, so is the instance."""
 
     def begin_end(self, connection: Connection) -> None:
-        """Have the member leave and end."""
+        """Have the member leave and end; in a cluster that takes as long as its partitions take to other members."""
         with contextlib.suppress(MemberLostError, TimeoutError):
-            connection.post(Shutdown).result(_LEAVE_S if self._has_network else _SHUTDOWN_S)
+            ended = connection.post(Shutdown)
+            deadline = time.monotonic() + _LONGEST_LEAVE_S
+            while self._has_network and time.monotonic() < deadline:
+                with contextlib.suppress(TimeoutError):
+                    ended.result(_LEAVE_S)
+                    return
+                connection.post(Ping).result(_LEAVE_S)
+            ended.result(_SHUTDOWN_S)
 
     def end(self) -> None:
         """Wait for the process."""

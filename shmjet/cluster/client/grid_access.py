@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shmjet.cluster.protocol import GridCall, GridReply
+from shmjet.cluster.protocol import DescribePartitions, GridCall, GridReply, PartitionsReply
 from shmjet.data.errors import ShmjetError
 from shmjet.grid import Grid
-from shmjet.grid.remote import RemoteGrid
+from shmjet.grid.routed import RoutedGrid
+from shmjet.grid.routes import Owners
 
 Ask = Callable[[Callable[[int], Any]], Any]
 """Sends a request, made from its number, and returns the reply."""
@@ -28,12 +29,10 @@ class GridAccess:
         self._folder = folder
         self._ask = ask
         self._lock = threading.Lock()
-        self._grid: Grid | RemoteGrid | None = None
-        self._store = 0
-        """The store that answered last."""
+        self._grid: Grid | RoutedGrid | None = None
         self._closed = False
 
-    def open(self) -> Grid | RemoteGrid:
+    def open(self) -> Grid | RoutedGrid:
         """Return the maps and lists.
 
         Raises:
@@ -42,16 +41,22 @@ class GridAccess:
         self._check_open()
         with self._lock:
             if self._grid is None:
-                self._grid = RemoteGrid(self._call) if self._folder is None else Grid.open(self._folder)
+                self._grid = RoutedGrid(self) if self._folder is None else Grid.open(self._folder)
             return self._grid
 
-    def _call(self, body: bytes) -> bytes:
+    def ask(self, member: str, body: bytes) -> bytes:
+        """See `shmjet.grid.routes.Carrier`."""
         self._check_open()
-        known = self._store
-        reply = self._ask(lambda number: GridCall(number, body, known))
+        reply = self._ask(lambda number: GridCall(number, body, 0, False, member))
         assert isinstance(reply, GridReply)
-        self._store = reply.store
         return reply.body
+
+    def owners(self) -> Owners:
+        """See `shmjet.grid.routes.Carrier`."""
+        self._check_open()
+        reply = self._ask(DescribePartitions)
+        assert isinstance(reply, PartitionsReply)
+        return Owners(tuple(reply.members), tuple(row[0] for row in reply.replicas), reply.me)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -59,7 +64,7 @@ class GridAccess:
 
     def forget(self) -> None:
         """Take that the maps may be another member's now."""
-        if isinstance(self._grid, RemoteGrid):
+        if isinstance(self._grid, RoutedGrid):
             self._grid.forget()
 
     def end_listeners(self) -> None:

@@ -60,11 +60,11 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
     member_socket = Path(settings.folder) / SOCKET_NAME
 
     def open_grid() -> Any:
-        grid = Grid.open(Path(settings.folder) / "grid")
+        folder = Path(settings.folder) / "grid"
+        if settings.is_networked:
+            return WorkerGrid(GridCaller(member_socket, folder), member_socket)
+        grid = Grid.open(folder)
         return WorkerGrid(GridWithoutMaps(grid.opened) if settings.has_storage else grid, member_socket)
-
-    def open_far_grid() -> Any:
-        return WorkerGrid(GridCaller(member_socket), member_socket)
 
     Worker(
         request.index,
@@ -74,7 +74,6 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
         settings=settings,
         open_grid=open_grid,
         link_eventfd=others[0] if others else -1,
-        open_far_grid=open_far_grid,
     ).run()
 
 

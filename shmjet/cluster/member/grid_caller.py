@@ -1,50 +1,77 @@
-"""A worker's access to maps and lists of another member, through its own member."""
+"""A worker's access to the maps and lists of a cluster: in its own member's store, and through its member in others."""
 
 from __future__ import annotations
 
 import itertools
 import socket
+import threading
 from pathlib import Path
+from typing import Any
 
-from shmjet.cluster.protocol import GridCall, GridReply, Refused, Reply
+from shmjet.cluster.protocol import DescribePartitions, GridCall, PartitionsReply, Refused, Reply
 from shmjet.data.errors import MemberLostError
-from shmjet.grid import errors
+from shmjet.grid import Grid, errors
 from shmjet.grid.errors import GridError
-from shmjet.grid.remote import RemoteGrid
+from shmjet.grid.routed import RoutedGrid
+from shmjet.grid.routes import Owners
 from shmjet.ipc import unix_sockets
 from shmjet.ipc.channel import Channel, ChannelClosed
 
 
-class GridCaller(RemoteGrid):
-    """The cluster's maps and lists, over the socket of this host's member. For one thread.
+class GridCaller(RoutedGrid):
+    """The cluster's maps and lists, over the socket of this host's member, and in its store.
 
     Args:
         path: of the member's socket.
+        folder: of its store.
     """
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self._caller = _Caller(path)
+        self._here = Grid.open(folder)
+        super().__init__(self._caller, self._here.opened)
+
+    def close(self) -> None:
+        """Close the connection and the store."""
+        super().close()
+        self._caller.close()
+        self._here.close()
+
+
+class _Caller:
+    """Asks members, see `shmjet.grid.routes.Carrier`."""
 
     def __init__(self, path: Path) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unix_sockets.connect(sock, path)
         self._channel = Channel(sock, Reply)
         self._numbers = itertools.count(1)
-        self._store = 0
-        super().__init__(self._ask)
+        self._lock = threading.Lock()
 
-    def _ask(self, body: bytes) -> bytes:
-        number = next(self._numbers)
+    def ask(self, member: str, body: bytes) -> bytes:
+        answer: bytes = self._answer(GridCall(next(self._numbers), body, 0, False, member)).body
+        return answer
+
+    def owners(self) -> Owners:
+        reply = self._answer(DescribePartitions(next(self._numbers)))
+        assert isinstance(reply, PartitionsReply)
+        return Owners(tuple(reply.members), tuple(row[0] for row in reply.replicas), reply.me)
+
+    def _answer(self, request: Any) -> Any:
+        with self._lock:
+            return self._answer_now(request)
+
+    def _answer_now(self, request: Any) -> Any:
         try:
-            self._channel.send(GridCall(number, body, self._store))
+            self._channel.send(request)
             while True:
                 reply, _ = self._channel.receive()
-                if isinstance(reply, GridReply) and reply.request == number:
-                    self._store = reply.store
-                    return reply.body
-                if isinstance(reply, Refused) and reply.request == number:
-                    raise getattr(errors, reply.error, GridError)(reply.text)
+                if getattr(reply, "request", 0) == request.request:
+                    if isinstance(reply, Refused):
+                        raise getattr(errors, reply.error, GridError)(reply.text)
+                    return reply
         except ChannelClosed as error:
             raise MemberLostError("the member of this worker is gone") from error
 
     def close(self) -> None:
-        """Close the connection."""
-        self.end_listeners()
         self._channel.close()

@@ -1,4 +1,4 @@
-"""The coordinator's maps and lists, for clients and members from anywhere.
+"""The maps and lists of this member, for clients and members from anywhere.
 
 Operations on the store block for a moment, so a few threads do them; results come back on the member's loop. Bytes in,
 bytes out: nothing of what they hold is unpickled here.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from shmjet.cluster.jobs.table import Client
 from shmjet.cluster.protocol import GridCall, GridReply, Refused
+from shmjet.cluster.requests.client_connections import LocalClient
 from shmjet.cluster.requests.request_forwarder import MAPS_LOST
 from shmjet.grid.errors import GridError
 from shmjet.grid.service import GridService
@@ -31,18 +34,38 @@ class GridRequests:
 
     Args:
         folder: of the store.
+        trouble: says why this member has no part in the cluster now, as an error's class and text; None where it has.
+        me: gives the member's identity.
+        pass_on: has another member perform an operation.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        trouble: Callable[[], tuple[str, str] | None] = lambda: None,
+        me: Callable[[], str] = lambda: "",
+        pass_on: Callable[[str, Any, GridCall], None] | None = None,
+    ) -> None:
         self._folder = folder
+        self._trouble = trouble
+        self._me = me
+        self._pass_on = pass_on
         self._service: GridService | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._tasks = BackgroundTasks()
         self._turns: WeakKeyDictionary[Client, asyncio.Semaphore] = WeakKeyDictionary()
 
     def perform(self, client: Client, request: GridCall) -> None:
-        """Perform an operation and answer."""
-        self._tasks.start(self._in_turn(client, request))
+        """Perform an operation, or have the member do so that it is for, and answer."""
+        trouble = self._trouble()
+        if trouble is not None:
+            client.send(Refused(request.request, *trouble))
+        elif request.member in ("", self._me()):
+            self._tasks.start(self._in_turn(client, request))
+        elif isinstance(client, LocalClient) and self._pass_on is not None:
+            self._pass_on(request.member, client, request)
+        else:
+            client.send(Refused(request.request, "PartitionMovedError", "this is another member"))
 
     async def _in_turn(self, client: Client, request: GridCall) -> None:
         async with self._turns.setdefault(client, asyncio.Semaphore(_MOST_AT_ONCE)):
@@ -55,7 +78,7 @@ class GridRequests:
         loop = asyncio.get_running_loop()
         try:
             service = self._opened()
-            if request.again and request.store != service.store:
+            if request.again and request.store and request.store != service.store:
                 text = f"the member that was asked is gone; {MAPS_LOST}"
                 client.send(Refused(request.request, "MemberLostError", text))
                 return
@@ -72,10 +95,6 @@ class GridRequests:
         if self._service is None:
             self._service = GridService(self._folder)
         return self._service
-
-    def clear(self) -> None:
-        """Remove all maps and lists: this member is not who had them any more."""
-        self._opened().clear()
 
     def close(self) -> None:
         """Let go of the store."""

@@ -34,6 +34,7 @@ from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.member.monitor_requests import MonitorRequests
 from shmjet.cluster.member.observables import Observables
+from shmjet.cluster.member.partition_keeper import PartitionKeeper
 from shmjet.cluster.member.partitions import Partitions
 from shmjet.cluster.member.request_handlers import Scope, request_handlers
 from shmjet.cluster.membership.events import ViewInstalled
@@ -43,6 +44,8 @@ from shmjet.cluster.membership.peer_messages import (
     Backward,
     Bounced,
     ClientGone,
+    CopiedPartitions,
+    CopyPartitions,
     ExecutionMessage,
     Forward,
     PartLogs,
@@ -69,6 +72,8 @@ from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.snapshots.store import SnapshotStore
 
 _STOP_S = 0.5
+_SETTLE_S = 2.0
+"""How long a new member waits for its share of the partitions before it says that it is up."""
 
 logger = logging.getLogger("shmjet.member")
 
@@ -131,6 +136,7 @@ class Member:
             partition_count=settings.partition_count,
             steal_margin=settings.steal_margin,
             has_storage=self._storage is not None,
+            is_networked=self._is_networked,
         )
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if self._is_networked else -1
         self._logs = LogRelay(self._pass_logs_on) if self._is_networked else None
@@ -174,8 +180,10 @@ class Member:
         self._grid_folder = self.folder.path / "grid"
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
         count = settings.partition_count
-        Grid.create(self._grid_folder, count, environments=environments, maps=settings.maps)
-        self._grid = GridRequests(self._grid_folder)
+        is_divided = network is not None
+        Grid.create(self._grid_folder, count, environments=environments, maps=settings.maps, is_divided=is_divided)
+        self._keeper = None if network is None else PartitionKeeper(network, self._grid_folder, lambda: self.uuid)
+        self._grid = GridRequests(self._grid_folder, self._grid_trouble, lambda: self.uuid, self._pass_to)
         self._observables = Observables()
 
     def _make_jobs(self) -> None:
@@ -212,7 +220,8 @@ class Member:
         self._member_loss: MemberLossHandler | None = None
         if network is not None:
             self._forwarder = RequestForwarder(network, self._serve, self._tasks.start)
-            clears = self._grid.clear, self._observables.clear
+            assert self._keeper is not None
+            clears = self._keeper.forget, self._observables.clear
             self._member_loss = MemberLossHandler(self._jobs, self._clients, self._forwarder, *clears)
 
     def _make_handlers(self) -> None:
@@ -261,6 +270,8 @@ class Member:
             self._logs.open()
         self.workers.start()
         self._watch_starter(loop)
+        if self._keeper is not None:
+            self._keeper.start()
         if self._network is not None:
             joining = asyncio.ensure_future(self._join(self._network))
             stopped = asyncio.ensure_future(self._stop.wait())
@@ -272,6 +283,8 @@ class Member:
                 joining.cancel()
                 stopped.cancel()
             self._services.address = self._network.address
+            if self._keeper is not None and not self._stop.is_set():
+                await self._keeper.settled(_SETTLE_S)
         if self._network is None or self._network.is_coordinator:
             if self._storage is not None:
                 self._phase(f"going on with the jobs in its storage {self._storage}")
@@ -318,6 +331,8 @@ class Member:
     async def close(self) -> None:
         """Leave the cluster, cancel what runs, end all processes and remove the folder."""
         self._closing.close()
+        if self._keeper is not None:
+            await self._keeper.leave()
         if self._network is not None:
             await self._network.leave()
         self._jobs.end_all()
@@ -333,6 +348,8 @@ class Member:
             client.send(Done(request))
         self._services.arenas.close()
         self._grid.close()
+        if self._keeper is not None:
+            await self._keeper.stop()
         self.folder.remove()
         if self._storage_lock >= 0:
             os.close(self._storage_lock)
@@ -382,11 +399,23 @@ class Member:
         self._jobs.table.client_gone(client)
         self._observables.client_gone(client)
         if self._network is not None and isinstance(client, LocalClient):
-            if self._forwarder is not None:
-                self._forwarder.client_gone(client.number)
+            told = set() if self._forwarder is None else self._forwarder.client_gone(client.number)
             view = self._network.view
             if view is not None and not self._network.is_coordinator:
-                self._network.send(view.coordinator.uuid, ClientGone(client.number))
+                told.add(view.coordinator.uuid)
+            for uuid in told:
+                self._network.send(uuid, ClientGone(client.number))
+
+    def _grid_trouble(self) -> tuple[str, str] | None:
+        """Return why maps and lists cannot be used here now, as an error's class and text."""
+        network = self._network
+        if network is None or network.view is not None:
+            return None
+        return "MemberLostError" if network.is_cut_off else "PartitionMovedError", network.trouble
+
+    def _pass_to(self, member: str, client: LocalClient, request: Any) -> None:
+        assert self._forwarder is not None
+        self._forwarder.pass_to(member, client, request)
 
     def _attach(self, client: LocalClient, request: Attach) -> None:
         self._tasks.start(self._attach_when_forked(client, request.request))
@@ -449,16 +478,28 @@ class Member:
     def view_changed(self, event: ViewInstalled) -> None:
         """See `NetworkUser`."""
         assert self._member_loss is not None
+        assert self._forwarder is not None
+        assert self._keeper is not None
+        for peer in (*event.lost, *event.left):
+            self._forwarder.member_lost(peer.uuid, f"member {peer.address} is gone")
+            self._keeper.connection_lost(peer.uuid)
         self._member_loss.view_changed(event, self.uuid)
+        self._keeper.look()
 
     def table_changed(self) -> None:
         """See `NetworkUser`."""
+        assert self._keeper is not None
+        self._keeper.look()
         self._monitor.note_change()
 
     def connection_lost(self, peer: Peer, why: str) -> None:
         """See `NetworkUser`."""
         assert self._network is not None
         assert self._member_loss is not None
+        assert self._forwarder is not None
+        assert self._keeper is not None
+        self._forwarder.member_lost(peer.uuid, f"the connection to member {peer.address} was lost ({why})")
+        self._keeper.connection_lost(peer.uuid)
         self._member_loss.connection_lost(peer, why, self._network.view)
 
     def isolated(self, lost: tuple[Peer, ...]) -> None:
@@ -484,6 +525,9 @@ class Member:
                 self._forwarder.bounced(message)
             case ClientGone():
                 self._clients.forwarded_gone(sender, message)
+            case CopyPartitions() | CopiedPartitions():
+                assert self._keeper is not None
+                self._keeper.receive(sender, message)
             case AskReport() | Report():
                 self._cluster_status.take(sender, message)
             case _:

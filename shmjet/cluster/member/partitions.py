@@ -26,6 +26,8 @@ class NetworkWithTable(Protocol):
     def table(self) -> PartitionTable | None: ...
     @property
     def trouble(self) -> str: ...
+    @property
+    def is_cut_off(self) -> bool: ...
 
 
 class Partitions:
@@ -49,11 +51,12 @@ class Partitions:
         table = self._table()
         if table is None:
             assert self._network is not None
-            client.send(Refused(request.request, "ShmjetError", self._network.trouble))
+            error = "ShmjetError" if self._network.is_cut_off else "PartitionMovedError"
+            client.send(Refused(request.request, error, self._network.trouble))
             return
         wanted = min(1 + self._backups, len(table.members))
         is_safe = table.is_safe and all(len(owners) >= wanted for owners in table.synced)
-        client.send(PartitionsReply(request.request, list(table.members), list(table.synced), is_safe))
+        client.send(PartitionsReply(request.request, list(table.members), list(table.synced), is_safe, self._me()))
 
     def counts(self) -> PartitionCounts:
         """Return how many partitions this member has."""
@@ -71,11 +74,11 @@ class Partitions:
         )
 
     def owners(self, view: View) -> PartitionOwners:
-        """Return the owners of partitions for a job that begins on the members of a view."""
+        """Return the owners of partitions for a job that begins on the members of a view: where they are, or go now."""
         table = None if self._network is None else self._network.table
         if table is None or table.members != view.uuids or len(view.members) == 1:
             return dealt(self._count, len(view.members))
-        return PartitionOwners(len(view.members), table.primaries())
+        return PartitionOwners(len(view.members), [row[0] for row in table.wanted])
 
     def _table(self) -> PartitionTable | None:
         if self._network is None:

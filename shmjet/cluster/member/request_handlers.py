@@ -139,7 +139,7 @@ def request_handlers(
         ListSnapshots: RequestHandler(coordinator, snapshots.list_snapshots),
         DestroySnapshot: RequestHandler(coordinator, snapshots.destroy_snapshot),
         Upload: RequestHandler(coordinator, attachments.upload),
-        GridCall: RequestHandler(coordinator, grid.perform),
+        GridCall: RequestHandler(member, grid.perform),
         WriteObservable: RequestHandler(coordinator, observables.write),
         ReadObservable: RequestHandler(coordinator, observables.read),
         LeaveObservable: RequestHandler(coordinator, observables.leave),

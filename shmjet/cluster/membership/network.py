@@ -37,7 +37,7 @@ from shmjet.cluster.membership.network_user import NetworkSettings, NetworkUser
 from shmjet.cluster.membership.peer_messages import PeerMessage
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import MembershipMessage, Peer, View
-from shmjet.cluster.partitions.table import PartitionTable
+from shmjet.cluster.partitions.table import Change, PartitionTable
 from shmjet.data.errors import AuthenticationError, ConfigError, ShmjetError
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
@@ -144,6 +144,11 @@ class Network:
         return self._now() - self._coordinating_since if self.is_coordinator else 0.0
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether there is no view because most of the others cannot be heard."""
+        return self._state.state is State.ISOLATED
+
+    @property
     def trouble(self) -> str:
         """Why there is no view: in the words of an error message."""
         if self._state.state is State.ISOLATED:
@@ -172,6 +177,7 @@ class Network:
             now,
             membership_settings(self._settings.longest_silence),
             allow_code=self._settings.allow_code,
+            holds_data=True,
         )
 
     async def join(self) -> None:
@@ -244,6 +250,11 @@ class Network:
         """Send a message to a member; it is lost when there is no connection to it."""
         if identity in self._contacts:
             self._contacts.send(identity, self._encode(message))
+
+    def report(self, changes: Iterable[Change]) -> None:
+        """Report changes of replicas whose primary this member has; see `Membership.report`."""
+        self._state.report(changes)
+        self._pump()
 
     def is_connected(self, identity: str) -> bool:
         """Say whether there is a connection to a member."""

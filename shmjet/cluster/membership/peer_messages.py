@@ -263,6 +263,26 @@ class Report(msgspec.Struct, frozen=True, tag=True, array_like=True):
     body: bytes
 
 
+class CopyPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Keeper to keeper: take copies of partitions, in this order: the beginning of some, pieces, and the end of some.
+
+    `piece` is a `shmjet.grid.partition_copy.Piece`, or empty; `end` has the lineages of partitions that are complete.
+    """
+
+    epoch: int
+    number: int
+    begin: list[int]
+    piece: bytes = b""
+    end: dict[int, int] = {}
+
+
+class CopiedPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `CopyPartitions`; `error` is empty when it has been done."""
+
+    number: int
+    error: str
+
+
 ExecutionMessage = (
     PreparePart
     | StartPart
@@ -286,5 +306,6 @@ ExecutionMessage = (
     | PartLogs
     | PutFile
 )
+KeeperMessage = CopyPartitions | CopiedPartitions
 RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
-PeerMessage = MembershipMessage | ExecutionMessage | RelayMessage
+PeerMessage = MembershipMessage | ExecutionMessage | RelayMessage | KeeperMessage

@@ -61,6 +61,8 @@ class RequestForwarder:
         self._start = start
         self._asked: dict[tuple[int, int], _Asked] = {}
         self._first: dict[tuple[int, int], float] = {}
+        self._passed: dict[tuple[int, int], tuple[LocalClient, str]] = {}
+        self._passed_to: dict[int, set[str]] = {}
 
     def take(self, client: LocalClient, request: Any, fds: list[int]) -> None:
         """Pass a request on, or say why that cannot be. Code that came as a descriptor goes on in the message."""
@@ -93,14 +95,46 @@ class RequestForwarder:
                 return
         self._serve_since(client, request, first)
 
+    def pass_to(self, member: str, client: LocalClient, request: GridCall) -> None:
+        """Pass an operation on to the member that it is for, or say that it cannot be reached."""
+        view = self._network.view
+        if view is None or view.find(member) is None:
+            client.send(Refused(request.request, "PartitionMovedError", "the member is gone"))
+        elif not self._network.is_connected(member):
+            self._start(self._reach(member, client, request))
+        else:
+            self._passed[client.number, request.request] = client, member
+            self._passed_to.setdefault(client.number, set()).add(member)
+            self._network.send(member, Forward(client.number, _encode(request), client.is_here))
+
+    async def _reach(self, member: str, client: LocalClient, request: GridCall) -> None:
+        try:
+            await self._network.reach([member])
+        except OSError as error:
+            client.send(Refused(request.request, "PartitionMovedError", str(error)))
+        else:
+            if not client.is_closed:
+                self.pass_to(member, client, request)
+
+    def member_lost(self, member: str, why: str) -> None:
+        """Take that a member, or the connection to it, is gone: what was passed to it is asked again by its client."""
+        for key, (client, asked) in list(self._passed.items()):
+            if asked == member:
+                del self._passed[key]
+                client.send(Refused(key[1], "PartitionMovedError", why))
+
     def answered(self, client: int, request: int) -> None:
         """Take that a request has been answered."""
         self._asked.pop((client, request), None)
+        self._passed.pop((client, request), None)
 
-    def client_gone(self, client: int) -> None:
-        """Forget the requests of a client that is gone."""
+    def client_gone(self, client: int) -> set[str]:
+        """Forget the requests of a client that is gone; return the members to which some were passed."""
         for key in [key for key in self._asked if key[0] == client]:
             del self._asked[key]
+        for key in [key for key in self._passed if key[0] == client]:
+            del self._passed[key]
+        return self._passed_to.pop(client, set())
 
     def bounced(self, message: Bounced) -> None:
         """Take that a request was not looked at."""

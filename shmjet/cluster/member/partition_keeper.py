@@ -1,0 +1,380 @@
+"""The keeper of a member's partitions: opens, closes, copies and removes them as the table of partitions says.
+
+The table (`cluster.partitions`) says which member is the primary of a partition, and which is getting it. The keeper
+of the primary closes the partition, copies it, and reports that the other member has it (SYNCED), then that this may be
+the primary (HANDED_OVER); when the table says so, the other keeper opens it. So at most one member has a partition
+open, and what was acknowledged there is in the copy. With a new view everything begins anew from what the table then
+says. `docs/design/0029-data-on-all-members.md` has the rules. Must not know clients, nor what partitions hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from shmjet.cluster.membership.peer_messages import CopiedPartitions, CopyPartitions
+from shmjet.cluster.partitions.table import Change, Event, PartitionTable
+from shmjet.grid import Grid
+from shmjet.grid.errors import GridError
+from shmjet.grid.ownership import close_partitions, open_partitions
+from shmjet.grid.partition_copy import PartitionCopy, Piece
+from shmjet.ipc.background_tasks import BackgroundTasks
+
+Result = TypeVar("Result")
+
+_BATCH = 16
+"""Partitions that are closed and copied at the same time."""
+_ANSWER_S = 60.0
+"""How long a member may take to store a piece."""
+_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
+"""When a copy is tried again; each time the pause is doubled, as there may be no room for it."""
+_LEAVE_S = 60.0
+"""How long a leaving member tries to hand its partitions over."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Piece).decode
+
+logger = logging.getLogger("shmjet.member")
+
+
+class NetworkOfKeeper(Protocol):
+    """The member's network, as far as partitions are concerned."""
+
+    @property
+    def table(self) -> PartitionTable | None: ...
+    def send(self, identity: str, message: object) -> None: ...
+    def report(self, changes: Iterable[Change]) -> None: ...
+    async def reach(self, identities: Sequence[str]) -> None: ...
+
+
+class CopyFailed(Exception):
+    """A member has not taken a piece."""
+
+
+class NoAnswer(CopyFailed):
+    """It is not known whether a member has taken a piece."""
+
+
+class PartitionKeeper:
+    """See the module.
+
+    Args:
+        network: of the member.
+        folder: of the store.
+        me: gives the member's identity.
+    """
+
+    def __init__(self, network: NetworkOfKeeper, folder: Path, me: Callable[[], str]) -> None:
+        self._network = network
+        self._folder = folder
+        self._me = me
+        self._grid: Grid | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="shmjet-keeper")
+        self._wake = asyncio.Event()
+        self._looked = asyncio.Event()
+        self._tasks = BackgroundTasks()
+        self._taking = asyncio.Lock()
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, tuple[str, asyncio.Future[str]]] = {}
+        self._leaving = False
+        self._free = asyncio.Event()
+        self._stored: set[int] = set()
+        """Partitions of which there may be anything here."""
+        self._begin("", 0)
+        self._open: dict[int, int] = {}
+        self._copies: dict[int, int] = {}
+        """Closed partitions of which everything is here, with their lineages."""
+
+    def _begin(self, me: str, epoch: int) -> None:
+        self._now = me, epoch
+        self._sealed: set[int] = set()
+        """Partitions that are closed to be copied, or handed over."""
+        self._reported: set[int] = set()
+        """Partitions that were reported to be copied."""
+        self._complete: set[int] = set()
+        """Partitions that this member has completely, by the last table."""
+        self._has_classes: set[str] = set()
+        self._failures = 0
+
+    def start(self) -> None:
+        """Begin; needs the running loop."""
+        self._tasks.start(self._run())
+        self.look()
+
+    def look(self) -> None:
+        """Take that there is another table."""
+        self._wake.set()
+        self._looked.set()
+
+    async def settled(self, patience: float) -> None:
+        """Wait until all partitions are where they should be, or for so many seconds."""
+        try:
+            async with asyncio.timeout(patience):
+                while (table := self._network.table) is None or not table.is_settled:
+                    self._looked.clear()
+                    await self._looked.wait()
+        except TimeoutError:
+            logger.info("partitions are still on their way")
+
+    async def leave(self) -> None:
+        """Hand all partitions over to members that stay; return when that is done, or cannot be done."""
+        self._leaving = True
+        self.look()
+        try:
+            await asyncio.wait_for(self._free.wait(), _LEAVE_S)
+        except TimeoutError:
+            logger.error("this member leaves with %d partitions that no other one has taken", len(self._open))
+
+    def forget(self) -> None:
+        """Remove everything: this member is not who had it any more. Blocks."""
+        copy = self._copy()
+        count = self._opened().layout.partition_count
+        close_partitions(self._opened().environments, range(count))
+        copy.drop(range(count))
+        self._open.clear()
+        self._copies.clear()
+        self._begin("", 0)
+
+    async def stop(self) -> None:
+        """Let go of the store."""
+        await self._tasks.cancel()
+        self._thread.shutdown()
+        if self._grid is not None:
+            self._grid.close()
+
+    # -- what the table asks for --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._follow()
+            except (CopyFailed, GridError, OSError) as error:
+                after = min(_LONGEST_PAUSE_S, _PAUSE_S * 2**self._failures)
+                self._failures = min(self._failures + 1, 10)
+                level = logging.DEBUG if after < 1 else logging.WARNING
+                logger.log(level, "partitions could not be moved: %s; they are tried again in %.1f s", error, after)
+                asyncio.get_running_loop().call_later(after, self.look)
+            except Exception:
+                logger.exception("the keeper of partitions has failed, and goes on")
+                asyncio.get_running_loop().call_later(_LONGEST_PAUSE_S, self.look)
+
+    async def _follow(self) -> None:
+        """Do what the table in force asks of this member."""
+        table, me = self._network.table, self._me()
+        if table is None or me not in table.members:
+            if self._leaving:
+                self._free.set()
+            return
+        place = table.members.index(me)
+        if (me, table.epoch) != self._now:
+            self._begin(me, table.epoch)
+            held = {partition for partition, row in enumerate(table.synced) if place in row}
+            self._copies = {partition: number for partition, number in self._copies.items() if partition in held}
+        complete = {partition for partition, row in enumerate(table.synced) if place in row}
+        for partition in self._complete - complete:  # what it had counts no more
+            self._copies.pop(partition, None)
+        self._complete = complete
+        mine = {partition for partition, row in enumerate(table.synced) if row[0] == place}
+        copied = {partition for partition in mine if len(table.synced[partition]) > 1}
+        going = {partition for partition in mine if table.copying[partition] and partition in self._reported}
+        self._sealed = copied | going
+        await self._close(self._open.keys() - (mine - self._sealed))
+        rows = zip(table.synced, table.copying, strict=True)
+        await self._drop(self._stored - {p for p, (held, coming) in enumerate(rows) if place in (*held, *coming)})
+        await self._open_up(mine - self._sealed - self._open.keys())
+        self._report_leaving(table, me)
+        self._hand_over(table, copied)
+        for partition in sorted(mine):
+            if table.copying[partition] and partition not in self._reported:
+                await self._move(table, mine, table.members[table.copying[partition][0]])
+                self.look()
+                return
+
+    def _report_leaving(self, table: PartitionTable, me: str) -> None:
+        if not self._leaving:
+            return
+        if len(table.leaving) == len(table.members) or len(table.members) == 1 or self._is_free(table, me):
+            self._free.set()
+        elif table.members.index(me) not in table.leaving:
+            self._network.report([Change(Event.LEAVING, 0, me)])
+
+    def _is_free(self, table: PartitionTable, me: str) -> bool:
+        return table.members.index(me) in table.leaving and table.is_free(me)
+
+    def _hand_over(self, table: PartitionTable, copied: Collection[int]) -> None:
+        """Report that partitions, which are closed, may be opened where they were copied to; or that they are to stay.
+
+        While a copy counts nothing is written, so that it stays as good as the original.
+        """
+        next_ones = dict(table.hand_overs())
+        changes = []
+        for partition in copied:
+            if partition in next_ones:
+                changes.append(Change(Event.HANDED_OVER, partition, next_ones[partition]))
+            else:
+                others = table.owners()[partition][1:]
+                changes += [Change(Event.STALE, partition, uuid) for uuid in others]
+        if changes:
+            self._network.report(changes)
+
+    async def _move(self, table: PartitionTable, mine: Collection[int], uuid: str) -> None:
+        """Close some partitions and copy them to a member that is to have them."""
+        place = table.members.index(uuid)
+        waiting = [
+            partition
+            for partition in sorted(mine)
+            if place in table.copying[partition] and partition not in self._reported
+        ]
+        batch = waiting if await self._do(self._copy().is_empty) else waiting[:_BATCH]
+        self._sealed.update(batch)
+        await self._close(set(batch))
+        try:
+            await self._send_all(table.epoch, uuid, batch)
+        except BaseException:
+            self._sealed.difference_update(batch)  # it is open here until the next attempt
+            raise
+        self._failures = 0
+        self._reported.update(batch)
+        self._network.report([Change(Event.SYNCED, partition, uuid) for partition in batch])
+
+    async def _send_all(self, epoch: int, uuid: str, batch: list[int]) -> None:
+        copy = self._copy()
+        await self._ask(uuid, CopyPartitions(epoch, 0, batch))
+        if uuid not in self._has_classes:
+            await self._ask(uuid, CopyPartitions(epoch, 0, [], _encode(await self._do(copy.classes))))
+            self._has_classes.add(uuid)
+        pieces = copy.pieces(set(batch))
+        while (piece := await self._do(lambda: next(pieces, None))) is not None:
+            if self._network.table is None or self._network.table.epoch != epoch:
+                raise CopyFailed("the members have changed")
+            await self._ask(uuid, CopyPartitions(epoch, 0, [], _encode(piece)))
+        lineages = {partition: self._copies[partition] for partition in batch}
+        await self._end_copy(epoch, uuid, lineages)
+
+    async def _end_copy(self, epoch: int, uuid: str, lineages: dict[int, int]) -> None:
+        """Say that copies are complete; until the answer is known, or the view has changed, nothing may be written."""
+        while True:
+            try:
+                await self._ask(uuid, CopyPartitions(epoch, 0, [], b"", lineages))
+            except NoAnswer:
+                await asyncio.sleep(_PAUSE_S)
+                if self._network.table is None or self._network.table.epoch != epoch:
+                    raise
+            else:
+                return
+
+    async def _ask(self, uuid: str, message: CopyPartitions) -> None:
+        """Have a member take something. Raises CopyFailed."""
+        try:
+            await self._network.reach([uuid])
+        except OSError as unreachable:
+            raise NoAnswer(str(unreachable)) from None
+        number = next(self._numbers)
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._answers[number] = uuid, answer
+        try:
+            self._network.send(uuid, msgspec.structs.replace(message, number=number))
+            error = await asyncio.wait_for(answer, _ANSWER_S)
+        except TimeoutError:
+            raise NoAnswer(f"a member has not answered for {_ANSWER_S:g} s") from None
+        finally:
+            self._answers.pop(number, None)
+        if error:
+            raise CopyFailed(error)
+
+    def connection_lost(self, uuid: str) -> None:
+        """Take that the connection to a member has broken, or that the member is gone."""
+        for other, answer in list(self._answers.values()):
+            if other == uuid and not answer.done():
+                answer.set_exception(NoAnswer("the connection to the member was lost"))
+
+    # -- what others ask for ------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, message: Any) -> None:
+        """Take what another keeper says."""
+        match message:
+            case CopyPartitions():
+                self._tasks.start(self._take(sender, message))
+            case CopiedPartitions() if message.number in self._answers:
+                answer = self._answers[message.number][1]
+                if not answer.done():
+                    answer.set_result(message.error)
+
+    async def _take(self, sender: str, message: CopyPartitions) -> None:
+        error = ""
+        async with self._taking:
+            try:
+                await self._take_now(message)
+            except (GridError, OSError) as failure:
+                error = str(failure)
+        self._network.send(sender, CopiedPartitions(message.number, error))
+
+    async def _take_now(self, message: CopyPartitions) -> None:
+        table, me = self._network.table, self._me()
+        if table is None or table.epoch != message.epoch or me not in table.members:
+            raise GridError("this member has another table of partitions")
+        place = table.members.index(me)
+        about = (*message.begin, *message.end)
+        if not all(0 <= partition < table.count and place in table.copying[partition] for partition in about):
+            raise GridError("this member is not getting the partition")
+        await self._drop(self._stored.intersection(message.begin))
+        self._stored.update(message.begin)
+        if message.piece:
+            copy, piece = self._copy(), _decode(message.piece)
+            await self._do(lambda: copy.take(piece))
+        if self._network.table is table or (self._network.table or table).epoch == message.epoch:
+            self._copies.update(message.end)
+
+    # -- the store ----------------------------------------------------------------------------------------------
+
+    async def _open_up(self, partitions: Collection[int]) -> None:
+        """Open partitions; such of which nothing is here, or not all, begin empty."""
+        fresh = {partition for partition in partitions if partition not in self._copies}
+        await self._drop(fresh & self._stored)
+        lineages = {p: self._copies.get(p) or int.from_bytes(os.urandom(8)) | 1 for p in partitions}
+        if lineages:
+            environments = self._opened().environments
+            self._stored.update(lineages)
+            await self._do(lambda: open_partitions(environments, lineages))
+            for partition, number in lineages.items():
+                self._copies.pop(partition, None)
+                self._open[partition] = number
+
+    async def _close(self, partitions: Collection[int]) -> None:
+        if partitions:
+            environments, some = self._opened().environments, list(partitions)
+            await self._do(lambda: close_partitions(environments, some))
+            for partition in some:
+                if partition in self._open:
+                    self._copies[partition] = self._open.pop(partition)
+
+    async def _drop(self, partitions: Collection[int]) -> None:
+        some = set(partitions)
+        if some:
+            copy = self._copy()
+            await self._do(lambda: copy.drop(some))
+            self._stored -= some
+            for partition in some:
+                self._copies.pop(partition, None)
+
+    async def _do(self, work: Callable[[], Result]) -> Result:
+        """Do something that blocks; one thing at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _opened(self) -> Any:
+        if self._grid is None:
+            self._grid = Grid.open(self._folder)
+        return self._grid.opened
+
+    def _copy(self) -> PartitionCopy:
+        return PartitionCopy(self._opened())

@@ -1,0 +1,346 @@
+"""Partitions as they go from one store to another: all that they hold, in pieces of about a megabyte.
+
+A partition is closed while it is copied, so a piece is as good at the end as it was when it was read. Times are those
+of a host, and are shifted by the difference of the two clocks. Must not know members, nor how pieces travel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+
+from shmjet.core.map_config import config_of
+from shmjet.grid.carried import place_of
+from shmjet.grid.changes import Changes, Entry, Rules, behind, next_incarnation
+from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.layout import (
+    CLIENT_RECORD,
+    HAS_BLOBS,
+    INCARNATION,
+    INDEX,
+    LIST_RECORD,
+    LOG_RECORD,
+    MAP_RECORD,
+    MARKER_RECORD,
+    PARTITION,
+    PARTITION_RECORD,
+    TYPE_RECORD,
+    Record,
+    Sizes,
+    name_of,
+)
+from shmjet.grid.store import Opened
+from shmjet.grid.times import now
+
+PIECE_BYTES = 1 << 20
+_PORTION = 2048
+"""Entries that are read, or written, in one transaction."""
+_BY_PARTITION = (MARKER_RECORD, CLIENT_RECORD)
+"""Records of the catalogue that belong to a partition; it is the first part of their keys."""
+
+
+class _Piece(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    pass
+
+
+class Classes(_Piece, frozen=True, tag=True, array_like=True):
+    """Pickles of classes by their ids."""
+
+    classes: list[tuple[bytes, bytes]]
+
+
+class Entries(_Piece, frozen=True, tag=True, array_like=True):
+    """Entries of a map in one environment; keys without prefix. `moment` is that of the sender's clock."""
+
+    environment: int
+    record: bytes
+    flags: int
+    moment: int
+    entries: list[tuple[bytes, bytes]]
+
+
+class Events(_Piece, frozen=True, tag=True, array_like=True):
+    """Events of a map's journal in one environment, with their numbers; see `Changes.take_over_events`."""
+
+    environment: int
+    record: bytes
+    moment: int
+    identity: bytes
+    events: list[tuple[bytes, bytes]]
+    sequences: dict[int, tuple[int, int]]
+
+
+class Blocks(_Piece, frozen=True, tag=True, array_like=True):
+    """Blocks of a list, with the packed indexes of their first items, and the number of items of the whole list."""
+
+    environment: int
+    record: bytes
+    flags: int
+    size: int
+    blocks: list[tuple[bytes, bytes]]
+
+
+class Records(_Piece, frozen=True, tag=True, array_like=True):
+    """Records of the catalogue of one environment."""
+
+    environment: int
+    records: list[tuple[bytes, bytes]]
+
+
+class File(_Piece, frozen=True, tag=True, array_like=True):
+    """A part of a file; they come in order."""
+
+    name: bytes
+    offset: int
+    data: bytes
+
+
+Piece = Classes | Entries | Events | Blocks | Records | File
+
+
+class PartitionCopy:
+    """Reads, writes and removes whole partitions of one store; they are closed meanwhile. Blocks.
+
+    Args:
+        store: the store.
+    """
+
+    def __init__(self, store: Opened) -> None:
+        self._store = store
+
+    # -- from here ----------------------------------------------------------------------------------------------
+
+    def classes(self) -> Piece:
+        """Return all classes."""
+        with self._store.environment(0).begin() as txn:
+            return Classes(list(behind(txn, TYPE_RECORD)))
+
+    def pieces(self, partitions: Collection[int]) -> Iterator[Piece]:
+        """Yield all that some partitions hold, but for classes."""
+        for index, env in enumerate(self._store.environments):
+            for record_key in _records(env, MAP_RECORD):
+                yield from self._of_map(index, record_key, partitions)
+            for record_key in _records(env, LIST_RECORD):
+                if self._home(index, record_key) in partitions:
+                    yield from self._of_list(index, record_key)
+            for kind in _BY_PARTITION:
+                for partition in partitions:
+                    head = kind + PARTITION.pack(partition)
+                    for portion in _portions(env, head):
+                        yield Records(index, [(head + tail, data) for tail, data in portion])
+        for name in self._files(partitions):
+            yield from self._of_file(name)
+
+    def is_empty(self) -> bool:
+        """Say whether the store has nothing at all."""
+        return not any(_records(env, kind) for env in self._store.environments for kind in (MAP_RECORD, LIST_RECORD))
+
+    def _of_map(self, index: int, record_key: bytes, partitions: Collection[int]) -> Iterator[Piece]:
+        env = self._store.environment(index)
+        with env.begin() as txn:
+            found = txn.get(record_key)
+        if found is None:
+            return
+        prefix, record = found[:4], Record.unpack(found)
+        if not self._is_spread(record_key):
+            if self._home(index, record_key) in partitions:
+                for portion in _portions(env, prefix):
+                    yield Entries(index, record_key, record.flags, now(), portion)
+                yield from self._of_journal(index, record_key, prefix, record)
+            return
+        for partition in partitions:
+            if partition % len(self._store.environments) == index:
+                packed = PARTITION.pack(partition)
+                for portion in _portions(env, prefix + packed):
+                    whole = [(packed + tail, stored) for tail, stored in portion]
+                    yield Entries(index, record_key, record.flags, now(), whole)
+
+    def _of_journal(self, index: int, record_key: bytes, prefix: bytes, record: Record) -> Iterator[Piece]:
+        if not record.log:
+            return
+        env, log = self._store.environment(index), INCARNATION.pack(record.log)
+        with env.begin() as txn:
+            identity = txn.get(LOG_RECORD + log) or bytes(INDEX.size)
+            sizes = {
+                PARTITION.unpack(key)[0]: Sizes.unpack(data) for key, data in behind(txn, PARTITION_RECORD + prefix)
+            }
+        sequences = {partition: (size.following, size.oldest) for partition, size in sizes.items()}
+        yield Events(index, record_key, now(), identity, [], sequences)
+        for portion in _portions(env, log):
+            yield Events(index, record_key, now(), identity, portion, {})
+
+    def _of_list(self, index: int, record_key: bytes) -> Iterator[Piece]:
+        env = self._store.environment(index)
+        with env.begin() as txn:
+            found = txn.get(record_key)
+        if found is not None:
+            record = Record.unpack(found)
+            for portion in _portions(env, found[:4]):
+                yield Blocks(index, record_key, record.flags, record.size, portion)
+
+    def _of_file(self, name: bytes) -> Iterator[Piece]:
+        try:
+            file = (self._store.blobs.folder / name.decode()).open("rb")
+        except FileNotFoundError:  # its entry was removed before
+            return
+        with file:
+            offset = 0
+            while data := file.read(PIECE_BYTES):
+                yield File(name, offset, data)
+                offset += len(data)
+
+    # -- to here ------------------------------------------------------------------------------------------------
+
+    def take(self, piece: Piece) -> None:
+        """Store a piece."""
+        match piece:
+            case Classes():
+                for class_id, data in piece.classes:
+                    self._store.keep_class(class_id.decode(), data)
+            case Entries():
+                self._take_entries(piece)
+            case Events():
+                self._take_events(piece)
+            case Blocks():
+                self._take_blocks(piece)
+            case Records():
+
+                def put(txn: Transaction) -> None:
+                    for key, data in piece.records:
+                        txn.put(key, data)
+
+                self._store.environment(piece.environment).write(put, "the records of a partition")
+            case File():
+                with (self._store.blobs.folder / piece.name.decode()).open("r+b" if piece.offset else "wb") as file:
+                    file.seek(piece.offset)
+                    file.write(piece.data)
+
+    def _change(self, environment: int, record_key: bytes, work: Any) -> None:
+        env = self._store.environment(environment)
+        table = self._store.table(environment, record_key)
+        rules: Rules = table.rules
+
+        def attempt(txn: Transaction) -> None:
+            changes = Changes(txn, env, record_key, rules)
+            work(changes)
+            changes.close()
+
+        env.write(attempt, table.label)
+
+    def _take_entries(self, piece: Entries) -> None:
+        later, with_blobs = now() - piece.moment, piece.flags & HAS_BLOBS != 0
+
+        def work(changes: Changes) -> None:
+            for tail, stored in piece.entries:
+                changes.take_over(tail, stored, later, with_blobs=with_blobs)
+
+        self._change(piece.environment, piece.record, work)
+
+    def _take_events(self, piece: Events) -> None:
+        def work(changes: Changes) -> None:
+            changes.take_over_events(piece.events, piece.sequences, now() - piece.moment)
+            changes.txn.put(LOG_RECORD + INCARNATION.pack(changes.record.log), piece.identity)
+
+        self._change(piece.environment, piece.record, work)
+
+    def _take_blocks(self, piece: Blocks) -> None:
+        def work(txn: Transaction) -> None:
+            found = txn.get(piece.record)
+            record = Record(next_incarnation(txn)) if found is None else Record.unpack(found)
+            for index, block in piece.blocks:
+                txn.put(INCARNATION.pack(record.incarnation) + index, block)
+            record.size, record.flags = piece.size, piece.flags
+            txn.put(piece.record, record.pack())
+
+        self._store.environment(piece.environment).write(work, "a list")
+
+    # -- away from here -----------------------------------------------------------------------------------------
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Remove all that some partitions hold."""
+        for index, env in enumerate(self._store.environments):
+            for record_key in _records(env, MAP_RECORD):
+                if self._is_spread(record_key):
+                    self._drop_spread(index, record_key, partitions)
+                elif self._home(index, record_key) in partitions:
+                    self._drop_whole(index, record_key)
+            for record_key in _records(env, LIST_RECORD):
+                if self._home(index, record_key) in partitions:
+                    self._drop_whole(index, record_key)
+            for kind in _BY_PARTITION:
+                for partition in partitions:
+                    _delete(env, kind + PARTITION.pack(partition))
+        self._store.blobs.delete(self._files(partitions))
+
+    def _drop_whole(self, index: int, record_key: bytes) -> None:
+        table = self._store.table(index, record_key)
+        table.is_divided = False  # the partition is closed already
+        table.drop(keep_name=False)
+
+    def _drop_spread(self, index: int, record_key: bytes, partitions: Collection[int]) -> None:
+        env = self._store.environment(index)
+        with env.begin() as txn:
+            prefix = (txn.get(record_key) or b"")[:4]
+        for partition in partitions:
+            if not prefix or partition % len(self._store.environments) != index:
+                continue
+            packed = PARTITION.pack(partition)
+            for portion in _portions(env, prefix + packed):
+
+                def work(changes: Changes, portion: list[Entry] = portion, packed: bytes = packed) -> None:
+                    for tail, _ in portion:
+                        changes.remove(packed + tail)
+
+                self._change(index, record_key, work)
+
+    # -- what there is ------------------------------------------------------------------------------------------
+
+    def _is_spread(self, record_key: bytes) -> bool:
+        return config_of(name_of(record_key), self._store.layout.maps).is_plain
+
+    def _home(self, index: int, record_key: bytes) -> int:
+        home: int = PARTITION.unpack(self._store.table(index, record_key).home)[0]
+        return home
+
+    def _files(self, partitions: Collection[int]) -> list[bytes]:
+        names = [name.encode() for name in os.listdir(self._store.blobs.folder)]
+        return [name for name in names if place_of(name) in partitions]
+
+
+def _records(env: Environment, kind: bytes) -> list[bytes]:
+    with env.begin() as txn:
+        return [kind + name for name, _ in behind(txn, kind)]
+
+
+def _portions(env: Environment, head: bytes) -> Iterator[list[Entry]]:
+    """Yield what is stored under keys that begin with `head`, without it, a transaction each."""
+    low, skip = head, False
+    while True:
+        portion: list[Entry] = []
+        size = 0
+        with env.begin() as txn, txn.cursor() as cursor:
+            if cursor.set_range(low):
+                for key, value in cursor.iternext():
+                    if not key.startswith(head) or size >= PIECE_BYTES or len(portion) >= _PORTION:
+                        break
+                    if not (skip and key == low):
+                        portion.append((key[len(head) :], value))
+                        size += len(key) + len(value)
+        if not portion:
+            return
+        yield portion
+        low, skip = head + portion[-1][0], True
+
+
+def _delete(env: Environment, head: bytes) -> None:
+    """Delete all records under keys that begin with `head`."""
+    for portion in _portions(env, head):
+
+        def work(txn: Transaction, portion: list[Entry] = portion) -> None:
+            for tail, _ in portion:
+                txn.delete(head + tail)
+
+        env.write(work, "the records of a partition")
