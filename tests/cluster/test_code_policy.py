@@ -108,7 +108,7 @@ class Attack:
         self.pickle = pickle.dumps([Trap(self.trace)])
         self.file = folder / "evilA"
         self.file.write_bytes(struct.pack("<QQ", 1, len(self.pickle)) + self.pickle)
-        self.list_environment: int = client.get_list("given")._table._at[0]  # type: ignore[attr-defined]
+        self.list_environment: int = client.get_list("given")._table._environment  # type: ignore[attr-defined]
         partition, tagged = client.get_map("given")._codec.key("k")
         self.map_environment = partition % len(client.get_map("given")._tables)
         self.key = PARTITION.pack(partition) + tagged

@@ -34,6 +34,8 @@ _BATCH = 16
 """Partitions that are closed and copied at the same time."""
 _ANSWER_S = 60.0
 """How long a member may take to store a piece."""
+_ASK_AGAIN_S = 0.5
+"""When a piece is sent again; a member takes each once."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 """When a copy is tried again; each time the pause is doubled, as there may be no room for it."""
 _LEAVE_S = 60.0
@@ -82,6 +84,8 @@ class PartitionKeeper:
         self._looked = asyncio.Event()
         self._tasks = BackgroundTasks()
         self._taking = asyncio.Lock()
+        self._taken: dict[str, tuple[int, str]] = {}
+        """By sender: the number of its last message, and what was answered."""
         self._numbers = itertools.count(1)
         self._answers: dict[int, tuple[str, asyncio.Future[str]]] = {}
         self._leaving = False
@@ -282,11 +286,15 @@ class PartitionKeeper:
         number = next(self._numbers)
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._answers[number] = uuid, answer
+        numbered = msgspec.structs.replace(message, number=number)
+        deadline = asyncio.get_running_loop().time() + _ANSWER_S
         try:
-            self._network.send(uuid, msgspec.structs.replace(message, number=number))
-            error = await asyncio.wait_for(answer, _ANSWER_S)
-        except TimeoutError:
-            raise NoAnswer(f"a member has not answered for {_ANSWER_S:g} s") from None
+            while not answer.done():
+                self._network.send(uuid, numbered)  # it is lost where this member is not in the view yet
+                await asyncio.wait({answer}, timeout=_ASK_AGAIN_S)
+                if not answer.done() and asyncio.get_running_loop().time() > deadline:
+                    raise NoAnswer(f"a member has not answered for {_ANSWER_S:g} s")
+            error = answer.result()
         finally:
             self._answers.pop(number, None)
         if error:
@@ -311,12 +319,17 @@ class PartitionKeeper:
                     answer.set_result(message.error)
 
     async def _take(self, sender: str, message: CopyPartitions) -> None:
-        error = ""
         async with self._taking:
-            try:
-                await self._take_now(message)
-            except (GridError, OSError) as failure:
-                error = str(failure)
+            number, error = self._taken.get(sender, (0, ""))
+            if message.number < number:
+                return
+            if message.number > number:
+                try:
+                    await self._take_now(message)
+                    error = ""
+                except (GridError, OSError) as failure:
+                    error = str(failure) or type(failure).__name__
+                self._taken[sender] = message.number, error
         self._network.send(sender, CopiedPartitions(message.number, error))
 
     async def _take_now(self, message: CopyPartitions) -> None:
