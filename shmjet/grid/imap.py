@@ -66,14 +66,13 @@ class IMap(MutableMapping[K, V]):
         codec: EntryCodec,
         config: MapConfig = PLAIN,
         listeners: Listeners | None = None,
-        scan: MapScan | None = None,
     ) -> None:
         self._name = name
         self._tables = tables
         self._codec = codec
         self._ahead: ReadAhead | None = None
         self._entries = MapEntries(tables, codec, config)
-        self._scan = scan or MapScan(tables, codec, self._entries)
+        self._scan = MapScan(tables, codec, self._entries)
         self._journal = MapJournal(name, repr(self), tables, codec, config, listeners or Listeners())
 
     @property

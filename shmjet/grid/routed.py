@@ -205,8 +205,8 @@ class SpreadMap(IMap[K, V]):
         self, name: str, tables: list[RoutedTable], codec: EntryCodec, listeners: Listeners, routes: Routes
     ) -> None:
         anys: list[Any] = list(tables)
-        scan = SpreadScan(tables, codec, MapEntries(anys, codec, MapConfig()))
-        super().__init__(name, anys, codec, MapConfig(), listeners, scan)
+        super().__init__(name, anys, codec, MapConfig(), listeners)
+        self._scan = SpreadScan(tables, codec, self._entries)
         self._routed = tables
         self._routes = routes
 
