@@ -73,3 +73,13 @@ def test_a_machine_that_stands_still_for_long_has_another_patience() -> None:
     last = detector.last_heard
     assert not detector.suspects(last + 9.0)
     assert detector.suspects(last + 10.0)
+
+
+def test_a_burst_of_messages_makes_nobody_impatient() -> None:
+    punctual, busy = (FailureDetector(DetectorSettings(), 0.0) for _ in range(2))
+    for number in range(1, 401):
+        busy.heard(number * 0.025)
+        if number % 10 == 0:
+            punctual.heard(number * 0.025)
+    assert [busy.suspects(10.0 + silence) for silence in (1.6, 1.7, 2.3)] == [False, False, True]
+    assert punctual.phi(11.7) == busy.phi(11.7)

@@ -66,10 +66,15 @@ class FailureDetector:
         return self._last
 
     def heard(self, now: float) -> None:
-        """Note a sign of life. After a silence that must not count as an interval, the usual interval is recorded."""
+        """Note a sign of life.
+
+        Signs that come sooner than heartbeats count as punctual ones: a peer that says much for a while, because
+        partitions move, say, need not go on like that. A long silence counts as a pause that is acceptable.
+        """
         interval = max(0.0, now - self._last)
         if interval > 0:
-            self._intervals.append(min(interval, self._settings.acceptable_pause))
+            usual = self._settings.heartbeat_interval
+            self._intervals.append(max(usual, min(interval, self._settings.acceptable_pause)))
         self._last = max(self._last, now)
 
     def excuse(self, now: float) -> None:
