@@ -13,7 +13,7 @@ and `map_journal` (what a map does for it), `table` and `table_reads` (operation
 from shmjet.grid.errors import GridError, GridFullError
 from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
-from shmjet.grid.journal import MapEvent
+from shmjet.grid.map_event import MapEvent
 from shmjet.grid.store import Grid
 
 __all__ = ["Grid", "GridError", "GridFullError", "IList", "IMap", "MapEvent"]

@@ -13,20 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from itertools import islice
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.map_config import PLAIN, MapConfig
 from shmjet.data.html_tables import MOST_ROWS
 from shmjet.grid.collection_html import collection_html
 from shmjet.grid.entries import EntryCodec
-from shmjet.grid.journal import Journal, JournalReader, Listeners, MapEvent, Position
+from shmjet.grid.journal import Journal, Listeners
 from shmjet.grid.map_entries import MapEntries
+from shmjet.grid.map_event import MapEvent, Position
 from shmjet.grid.map_journal import MapJournal
 from shmjet.grid.map_scan import MapScan
 from shmjet.grid.read_ahead import ReadAhead
 from shmjet.grid.table import Table
 from shmjet.grid.times import LONGEST_NS
+
+if TYPE_CHECKING:
+    from shmjet.grid.journal_reader import JournalReader
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -1,18 +1,22 @@
 """The journal of a map, for its readers: an iterator, a function that is called, and a source of jobs.
 
-`journal` has what reads and waits; here is which logs of the map are read, from where on, and which events a listener
-wants. Must not know entries as they are now, and writes nothing.
+`journal_reader` has what reads, `journal` what waits; here is which logs of the map are read, from where on, and which
+events a listener wants. Must not know entries as they are now, and writes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmjet.core.map_config import MapConfig
 from shmjet.data.errors import ConfigError
 from shmjet.grid.entries import EntryCodec
-from shmjet.grid.journal import STARTS, Journal, JournalReader, Listener, Listeners, Log, MapEvent, Position
+from shmjet.grid.journal import Journal, Listener, Listeners
+from shmjet.grid.map_event import STARTS, MapEvent, Position
+
+if TYPE_CHECKING:
+    from shmjet.grid.journal_reader import JournalReader, Log
 
 
 class MapJournal:
@@ -80,6 +84,8 @@ class MapJournal:
                 f"map {self._name!r} has no journal: give it one with JetConfig(maps={{{self._name!r}: "
                 "MapConfig(journal_capacity=10_000)}), events that are kept"
             )
+        from shmjet.grid.journal_reader import JournalReader
+
         index, count = share
         logs: dict[int, Log] = {at: self._logs[at] for at in range(index, len(self._logs), count)}
         return JournalReader(f"map {self._name!r}", logs, self._codec, start, positions)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from shmjet.core import ConfigError, MapConfig
 from shmjet.core.keys import partition_id
 from shmjet.grid import Grid, GridError, GridFullError, MapEvent
-from shmjet.grid.journal import JournalReader
+from shmjet.grid.journal_reader import JournalReader
 from shmjet.grid.limits import is_due, shorten
 from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService

@@ -17,7 +17,7 @@ from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.processor import ProcessorContext
 from shmjet.core.wake_up import wake_up_in
 from shmjet.data.errors import ConfigError
-from shmjet.grid.journal import MapEvent
+from shmjet.grid.map_event import MapEvent
 from shmjet.processors.hazelcast.connection import Connection, Reply, connect
 from shmjet.processors.hazelcast.settings import ClusterSettings
 from shmjet.processors.time.timed_items import PartitionItems
