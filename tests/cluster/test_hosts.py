@@ -96,8 +96,17 @@ def running(jet: JetInstance, name: str | None = None) -> Execution:
 
 
 def list_on(jet: JetInstance, host: Host) -> str:
-    """Return the name of a list that lies on a member."""
+    """Return the name of a list that lies on a member, and stays there: partitions of members that came have moved."""
     (uuid,) = [member.uuid for member in jet.cluster.members if member.address == host.address]
+
+    def primaries() -> list[int]:
+        return sorted(Counter(row[0] for row in jet.cluster.partition_table()).values())
+
+    wait_until(
+        lambda: len(primaries()) == len(jet.cluster.members) and primaries()[-1] - primaries()[0] <= 1,
+        SOON_S,
+        lambda: f"primaries by member: {primaries()}",
+    )
     table = jet.cluster.partition_table()
     return next(name for name in map("list {}".format, itertools.count()) if table[partition_id(name)][0] == uuid)
 
@@ -278,13 +287,15 @@ def test_what_was_asked_while_the_coordinator_was_lost_is_asked_of_the_next_one(
         job = jet.new_job(items(name))
         job.run(60)
         stop(lost.pid)
-        jobs = threads.submit(jet.jobs)
-        size = threads.submit(lambda: len(jet.get_list(name)))
-        assert jobs.result(SOON_S) == [], "the next coordinator knows nothing of the lost coordinator's jobs"
-        assert size.result(SOON_S) == 0, "what it had is gone with it"
-        job.run(60)  # though the member that knew it is gone
-        assert sorted(jet.get_list(name)) == list(range(100))
-        os.kill(lost.pid, signal.SIGCONT)
+        try:
+            jobs = threads.submit(jet.jobs)
+            size = threads.submit(lambda: len(jet.get_list(name)))
+            assert jobs.result(SOON_S) == [], "the next coordinator knows nothing of the lost coordinator's jobs"
+            assert size.result(SOON_S) == 0, "what it had is gone with it"
+            job.run(60)  # though the member that knew it is gone
+            assert sorted(jet.get_list(name)) == list(range(100))
+        finally:
+            os.kill(lost.pid, signal.SIGCONT)
         whole.await_members(3)
         assert jet.cluster.members[0].address != lost.address
 
