@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.columns.group_export import PartitionsOf, Piece
+from shmjet.columns.group_export import PartitionsOf, Piece, slices
 from shmjet.columns.group_page import Positions
 from shmjet.columns.groups import Groups
 from shmjet.columns.partition_order import HASHED_ROWS, PartitionOrder, rows_at_once
@@ -76,26 +76,29 @@ class GroupChanges:
     def pieces(
         self, groups: Groups | TypedGroups, flags: Flags | None, partitions_of: PartitionsOf
     ) -> Iterator[Piece | PartitionPieces | None]:
-        """Give all groups: partition by partition, or in pieces where most may have changed. None stands for a step.
+        """Give all groups: partition by partition, or in order where most may have changed. None stands for a step.
 
         Args:
             groups: as they were when `note` was called.
             flags: what it returned.
             partitions_of: of keys.
         """
+        if flags is None:
+            yield from slices(groups)
+            return
         known, rows, found = len(self._partitions), len(groups), [self._partitions]
         for at in range(known, rows, HASHED_ROWS):
             found.append(partitions_of(groups.key_columns(at, min(HASHED_ROWS, rows - at))))
             yield None
         self._partitions = partitions = np.concatenate(found)
+        if self._most_have_changed(partitions[flags]):
+            yield from slices(groups)
+            return
         order, step = PartitionOrder(rows, self._count), rows_at_once(rows, groups.nbytes)
         yield from order.sort(lambda at, limit: partitions[at : at + limit])
-        if flags is None or self._most_have_changed(partitions[flags]):
-            yield from _mixed(groups, order, step)
-            return
         for partition, chosen in order.partitions():
             token = self._table, partition, int(self._changed[partition])
-            yield PartitionPieces(token, partial(_of_one, groups, partition, chosen, step))
+            yield PartitionPieces(token, partial(_of_one, groups, chosen, step))
 
     def _most_have_changed(self, partitions: Positions) -> bool:
         """Note which partitions have changed; if most have, have nothing be noted for some time."""
@@ -110,14 +113,7 @@ class GroupChanges:
         return are_most
 
 
-def _mixed(groups: Groups | TypedGroups, order: PartitionOrder, step: int) -> Iterator[Piece]:
-    for chosen, parts in order.steps(step):
-        states = groups.states_at(chosen)
-        for partition, begin, end in parts:
-            yield Piece(partition, states[begin:end], chosen[begin:end])
-
-
-def _of_one(groups: Groups | TypedGroups, partition: int, chosen: Positions, step: int) -> Iterator[Piece]:
+def _of_one(groups: Groups | TypedGroups, chosen: Positions, step: int) -> Iterator[Piece]:
     for at in range(0, len(chosen), step):
         some = chosen[at : at + step]
-        yield Piece(partition, groups.states_at(some), some)
+        yield Piece(groups.states_at(some), some)

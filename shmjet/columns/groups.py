@@ -166,8 +166,12 @@ class Groups:
         keys, values = self._columns.key_columns(batch, self._kept), self._columns.value_columns(batch, self._kept)
         self._table.add(keys, values, batch.num_rows, *out)
 
-    def merge(self, states: Batch) -> None:
+    def merge(self, states: Batch, are_new: bool = False) -> None:
         """Merge partial states, which `states()` or `head()` of Groups with the same keys and aggregates gave.
+
+        Args:
+            states: of groups.
+            are_new: none of the groups is there, nor twice among these; it is not checked.
 
         Raises:
             BatchError: as `add`.
@@ -177,23 +181,28 @@ class Groups:
         self._make_room(states, found)
         numbers = np.empty(states.num_rows if self._stores else 0, np.uint32)
         if states.num_rows:
-            self._merge_states(states, found, numbers)
+            self._merge_states(states, found, numbers, are_new)
         for result, store in self._stores.values():
             store.add_states(numbers, states, state_name(result, "", self._separator))
 
-    def _merge_states(self, states: Batch, found: Sequence[StateForm], numbers: Positions) -> None:
+    def _merge_states(
+        self, states: Batch, found: Sequence[StateForm], numbers: Positions, are_new: bool = False
+    ) -> None:
         keys = len(self._keys)
         aggregates = zip(self._aggregates.items(), found[keys:], self._kept[keys:], strict=True)
         columns = [
             states_as(states, result, each, has, kept, self._separator) for (result, each), has, kept in aggregates
         ]
-        self._merge(states, columns, numbers)
+        self._merge(states, columns, numbers, are_new)
 
-    def _merge(self, batch: Batch, columns: Iterable[Sequence[Part]], numbers: Positions) -> None:
+    def _merge(
+        self, batch: Batch, columns: Iterable[Sequence[Part]], numbers: Positions, are_new: bool = False
+    ) -> None:
         assert self._table is not None
         parts = [descriptor(values, valid) for state in columns for values, valid in state]
         out = (numbers,) if len(numbers) else ()
-        self._table.merge(self._columns.key_columns(batch, self._kept), parts, batch.num_rows, *out)
+        merge = self._table.load if are_new else self._table.merge
+        merge(self._columns.key_columns(batch, self._kept), parts, batch.num_rows, *out)
 
     def _widen(self, found: list[StateForm]) -> None:
         """Note the dtypes of a batch, and make the table anew where it cannot hold what comes now."""

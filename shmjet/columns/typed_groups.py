@@ -146,8 +146,8 @@ class TypedGroups:
         for states in moved:
             self._merge(plan, states, before)
 
-    def merge(self, states: Batch) -> None:
-        """Merge partial states, which `states()` or `head()` gave. Raises BatchError as `Groups.merge`."""
+    def merge(self, states: Batch, are_new: bool = False) -> None:
+        """Merge partial states, which `states()` or `head()` gave. Arguments and errors as of `Groups.merge`."""
         columns, masks = states.parts()
         found: dict[str, tuple[Kind, bool]] = {}
         for name in self._keys:
@@ -160,12 +160,12 @@ class TypedGroups:
                 found[aggregate.column] = marker.dtype, is_known(marker, mask)
         types = {name: kind for name, (kind, _) in found.items() if isinstance(kind, ColumnType)}
         self._note(found)
-        self._merge(TypedPlan(self._keys, self._aggregates, types), states, types)
+        self._merge(TypedPlan(self._keys, self._aggregates, types), states, types, are_new)
 
-    def _merge(self, plan: TypedPlan, states: Batch, types: Mapping[str, ColumnType]) -> None:
+    def _merge(self, plan: TypedPlan, states: Batch, types: Mapping[str, ColumnType], are_new: bool = False) -> None:
         """Merge states that were made by another plan."""
         if types == self._types and not self._types:
-            self._groups.merge(states)
+            self._groups.merge(states, are_new)
             return
         typed = plan.raised_keys(states)
         keys = self._plan.lowered_keys(self._of_kinds(typed, self._keys))
@@ -176,7 +176,7 @@ class TypedGroups:
         states = Batch.trusted(made, known, states.num_rows)
         if types != self._types:
             states = restated(states, plan, self._plan, self._aggregates, self._separator)
-        self._groups.merge(states)
+        self._groups.merge(states, are_new)
 
     # -- out -----------------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,22 @@ def takes_place(context: ProcessorContext, index: int) -> bool:
     return index % context.total_parallelism == context.global_index
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """The key of saved rows of many partitions, all of which one processor owns.
+
+    As long as every partition has the same owner, the entry comes back to that processor alone. Otherwise it comes to
+    all of the vertex, and each takes the rows of some partitions.
+
+    Args:
+        number: among the entries of the processor.
+        taken: in an entry that comes back, a byte for each partition, 1 where its rows are to be taken; None: all.
+    """
+
+    number: int
+    taken: bytes | None = None
+
+
 class NullKey:
     """The key of saved state whose key is None, which `offer_to_snapshot` refuses as a key; of the same partition.
 

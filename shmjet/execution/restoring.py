@@ -2,9 +2,9 @@
 
 An entry goes to the processor that owns its key's partition now, that of a broadcast key to all of the vertex. A piece
 of one partition is read by its owner only, if the vertex still has the same partitions, and a piece of one processor by
-that one, if all partitions still have the same owners; the keys of all other pieces are brought to partitions anew. A
-processor that had ended does not run again. Where a vertex has another number of processors than before, that holds
-only if all of them had ended.
+that one, if all partitions still have the same owners. If not, rows of many partitions come to all processors, each of
+which takes some; the keys of all other pieces are brought to partitions anew. A processor that had ended does not run
+again. Where a vertex has another number of processors than before, that holds only if all of them had ended.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 from shmjet._native import Codec
 from shmjet.core import ColumnKey, ProcessorError
 from shmjet.core.key_functions import mapped
+from shmjet.core.state_placement import OwnRows
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.snapshot_orders import Place
@@ -23,7 +24,7 @@ from shmjet.execution.snapshot_steps import Share
 from shmjet.execution.state_partitions import StatePartitions
 from shmjet.ring.class_versions import ClassName
 from shmjet.ring.frames import CODEC_PICKLE
-from shmjet.snapshots.chunk import SCHEME_DEFAULT, ChunkReader, Entry, UnreadableEntryError
+from shmjet.snapshots.chunk import SCHEME_DEFAULT, SCHEME_ROWS, ChunkReader, Entry, UnreadableEntryError
 from shmjet.snapshots.manifest import (
     BROADCAST,
     ENGINE,
@@ -149,10 +150,29 @@ class Restoring:
         for record in saved.processors:
             ended = self._ended(v, saved, record)
             for piece in record.pieces:
+                if self._is_of_rows(piece):
+                    yield from self._own_rows(v, saved, record, piece, me)
+                    continue
                 owner = me if piece.partition == BROADCAST else self._owner(v, piece)
                 if me == (record.processor if owner in ended else owner):
                     yield self._entries(v, piece)
         yield from self._sorted_out(v, saved).pop(me, ())
+
+    def _is_of_rows(self, piece: Piece) -> bool:
+        return piece.partition <= OWNED and self._reader.head(piece).scheme == SCHEME_ROWS
+
+    def _own_rows(
+        self, v: int, saved: SavedVertex, record: ProcessorRecord, piece: Piece, me: int
+    ) -> Iterator[list[Entry]]:
+        """Yield what a processor takes of a piece with the rows of one: all, nothing, or those of its partitions."""
+        now = self._partitions(v)
+        if now.scheme == SCHEME_DEFAULT and self._reader.head(piece).partition_count == now.checksum:
+            if me == record.processor:
+                yield self._entries(v, piece)
+            return
+        taken = bytes(owner == me for owner in self._owners(v, saved, record))
+        if any(taken):
+            yield [(OwnRows(key.number, taken), value) for key, value in self._entries(v, piece)]
 
     def _owner(self, v: int, piece: Piece) -> int | None:
         """Return the processor to which all of a piece belongs; None: it has to be sorted out by key."""
@@ -186,7 +206,9 @@ class Restoring:
         for record in saved.processors:
             owners = self._owners(v, saved, record)
             for piece in record.pieces:
-                if piece.partition in (BROADCAST, ENGINE) or self._owner(v, piece) is not None:
+                if piece.partition in (BROADCAST, ENGINE) or self._is_of_rows(piece):
+                    continue
+                if self._owner(v, piece) is not None:
                     continue
                 for partition, entries in enumerate(self._partitions(v).split(self._entries(v, piece))):
                     if entries is not None and owners[partition] in here:

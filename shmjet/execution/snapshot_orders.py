@@ -76,15 +76,16 @@ class SnapshotOrders:
 
     # -- what tasklets say --------------------------------------------------------------------------------------
 
-    def entries_of(self, partitions: StatePartitions, before: LastingPieces) -> ProcessorEntries:
+    def entries_of(self, place: Place, partitions: StatePartitions, before: LastingPieces) -> ProcessorEntries:
         """Return what takes the entries of one processor to the snapshot that is being saved.
 
         Args:
+            place: of the processor.
             partitions: of its vertex.
             before: what it may refer to.
         """
         assert self._writer is not None
-        return ProcessorEntries(self._writer, partitions, before)
+        return ProcessorEntries(self._writer, partitions, place[1], before)
 
     def saved(self, place: Place, pieces: list[Piece]) -> None:
         """Note that a processor has saved its state and passed the barrier on."""
@@ -114,7 +115,7 @@ class SnapshotOrders:
     def _report_ended(self, place: Place) -> None:
         partitions, entries = self._ended[place]
         assert self._writer is not None
-        state = ProcessorEntries(self._writer, partitions)
+        state = ProcessorEntries(self._writer, partitions, place[1])
         state.add(list(entries))
         state.flush(lambda: False)
         self._saved.append(SavedProcessor(*place, True, state.pieces))

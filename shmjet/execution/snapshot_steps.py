@@ -207,7 +207,7 @@ class SnapshotSteps:
         if save is None or save.snapshot_id < self._saving.snapshot_id:
             return  # the barrier was faster than the order, which calls this tasklet when it comes
         if self._entries is None:
-            self._entries = self._orders.entries_of(self._partitions, self._lasting)
+            self._entries = self._orders.entries_of(self._place, self._partitions, self._lasting)
             heads = self._tasklet.intake.heads()
             if heads:
                 self._entries.add_own(heads)

@@ -13,10 +13,11 @@ from typing import Any
 
 from shmjet._native import Codec
 from shmjet.core.broadcast_key import BroadcastKey
+from shmjet.core.state_placement import OwnRows
 from shmjet.data.columnar import Columnar
 from shmjet.execution.lasting_pieces import NOTHING, LastingPieces
 from shmjet.execution.state_partitions import StatePartitions
-from shmjet.snapshots.chunk import SCHEME_DEFAULT, SCHEME_NONE, ChunkWriter, Entry
+from shmjet.snapshots.chunk import SCHEME_DEFAULT, SCHEME_NONE, SCHEME_ROWS, ChunkWriter, Entry
 from shmjet.snapshots.manifest import BROADCAST, ENGINE, OWNED, SEVERAL, Piece
 
 _CHUNK, _LASTING = ".chunk", "lasting"
@@ -27,6 +28,9 @@ _PIECE_BYTES = 256 << 10
 """About so many bytes has a piece where there are many entries."""
 _LEAST_ENTRIES, _FIRST_ENTRIES, _MOST_ENTRIES = 16, 256, 2048
 """Entries of a piece: at least, before it is known how large they are, and at most."""
+
+
+_WITHOUT_PARTITION = (BroadcastKey, OwnRows)
 
 
 class SnapshotWriter:
@@ -93,30 +97,35 @@ class ProcessorEntries:
     Args:
         writer: of the process and the snapshot.
         partitions: of the vertex.
+        processor: its index on this member.
         before: lasting pieces of the last valid snapshot.
     """
 
-    def __init__(self, writer: SnapshotWriter, partitions: StatePartitions, before: LastingPieces = NOTHING) -> None:
+    def __init__(
+        self, writer: SnapshotWriter, partitions: StatePartitions, processor: int, before: LastingPieces = NOTHING
+    ) -> None:
         self.pieces: list[Piece] = []
         self._before = before
         self._lasting: dict[Hashable, list[Piece]] = {}
         self._written: dict[str, int] = {}
         self._writer = writer
         self._partitions = partitions
+        self._processor = partitions.first + processor
         self._waiting: dict[int, list[Entry]] = {}
         self._broadcast: list[Entry] = []
+        self._own_rows: list[Entry] = []
         self._count = 0
         self._full: set[int] = set()
         self._are_large = False
         self._column_bytes = 0
-        self._is_broadcast_full = False
+        self._are_others_full = False
         self._piece_entries = _FIRST_ENTRIES
 
     def add(self, entries: list[Entry]) -> None:
         """Take entries; where there are many of one processor or partition now, they are written by `write_full`.
 
         Entries go by processor. Those with columns go by partition, because they are large: where there are other
-        processors than before, each reads its own only.
+        processors than before, each reads its own only. `OwnRows` are pieces by themselves.
 
         Raises:
             TypeError: a key has no canonical bytes.
@@ -126,7 +135,8 @@ class ProcessorEntries:
         shares = self._partitions.split_by_owner(entries) if by_owner else None
         if shares is None:
             self._broadcast += [entry for entry in entries if type(entry[0]) is BroadcastKey]
-            entries = [tuple(entry) for entry in entries if type(entry[0]) is not BroadcastKey]
+            self._own_rows += [entry for entry in entries if type(entry[0]) is OwnRows]
+            entries = [tuple(entry) for entry in entries if type(entry[0]) not in _WITHOUT_PARTITION]
             shares = self._partitions.split_by_owner(entries) if by_owner else self._partitions.split(entries)
             assert shares is not None
         self._count += len(entries)
@@ -136,7 +146,7 @@ class ProcessorEntries:
         if self._column_bytes >= _PIECE_BYTES:
             self._column_bytes = 0
             self._full.update(self._waiting)
-            self._is_broadcast_full = bool(self._broadcast)
+            self._are_others_full = bool(self._broadcast or self._own_rows)
 
     def _keep(self, partition: int, share: list[Entry] | None) -> None:
         if share is None:
@@ -188,9 +198,9 @@ class ProcessorEntries:
     def write_full(self, overdue: Callable[[], bool]) -> bool:
         """Write where there are many entries, or much in columns; arguments, answer and errors as `flush`."""
         full = self._full
-        if self._is_broadcast_full:
-            self._is_broadcast_full = False
-            self._write_broadcast()
+        if self._are_others_full:
+            self._are_others_full = False
+            self._write_others()
             if full and overdue():
                 return False
         while full:
@@ -213,7 +223,7 @@ class ProcessorEntries:
         Raises:
             EntryError: an entry cannot be pickled.
         """
-        self._write_broadcast()
+        self._write_others()
         waiting = self._waiting
         if waiting and self._count <= _FEW_ENTRIES and not self._are_large:
             self._write_together()
@@ -224,10 +234,14 @@ class ProcessorEntries:
         self._full.clear()
         return True
 
-    def _write_broadcast(self) -> None:
+    def _write_others(self) -> None:
+        """Write what belongs to no partition."""
         if self._broadcast:
             entries, self._broadcast = self._broadcast, []
             self._write(entries, BROADCAST)
+        if self._own_rows:
+            entries, self._own_rows = self._own_rows, []
+            self._write(entries, OWNED - self._processor, self._partitions.checksum, SCHEME_ROWS)
 
     def _write_together(self) -> None:
         """Write all that waits as one piece, unless it is large."""

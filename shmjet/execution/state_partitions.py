@@ -33,6 +33,8 @@ class StatePartitions:
     """
 
     def __init__(self, plan: JobPlan, edges: Sequence[EdgeCode], v: int) -> None:
+        self.first = plan.vertices[v].parallelism * plan.slot.index
+        """Global index of the first processor on this member."""
         self.count = plan.partition_count
         """How many partitions there are."""
         self.scheme = SCHEME_DEFAULT

@@ -39,6 +39,8 @@ SCHEME_DEFAULT: Final = 1
 """Partitions are those of the default partitioner."""
 SCHEME_CUSTOM: Final = 2
 """Partitions are those of a function that only the job knows."""
+SCHEME_ROWS: Final = 3
+"""The entries are rows of all partitions of a processor, under the keys `OwnRows`."""
 
 _READ_BACK: WeakSet[type] = WeakSet()
 """Classes of values that this process has read back."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shmjet import Batch
 from shmjet.columns import count, custom, first, last, list_, max_, mean, median, min_, n_unique, std, sum_
-from shmjet.columns.group_export import RestoredGroups, pieces
+from shmjet.columns.group_export import RestoredGroups, slices
 from shmjet.columns.typed_groups import TypedGroups
 from shmjet.data.column_keys import hash_rows
 from shmjet.data.errors import BatchError
@@ -124,9 +124,12 @@ def test_groups_of_types_are_what_python_finds(made: tuple[bool, list[Batch]], d
     again, head = RestoredGroups(restored), whole.head()
     if head is not None:
         restored.merge(head)
-    for piece in pieces(whole, lambda keys: hash_rows(keys, ["k"]) % np.uint32(partitions), partitions):
-        if piece is not None:
-            again.merge(piece.states, piece.positions)
+    for partition in range(partitions if partitions > 1 else 0):  # each takes some rows
+        for states, positions in slices(whole):
+            chosen = hash_rows(states, ["k"]) % np.uint32(partitions) == partition
+            again.merge(states.filter(chosen), np.asarray(positions, np.uint32)[chosen])
+    for piece in slices(whole) if partitions == 1 else ():
+        again.merge(*piece, are_new=True)
     again.finish()
     assert list(results(restored)) == list(results(whole))
     same(pickle.loads(pickle.dumps(restored)), wanted)

@@ -27,7 +27,7 @@ class Snapshots:
         """Save; return the tokens of what was written. What is read back is the same."""
         self.number += 1
         writer = SnapshotWriter(str(self.folder), f"{self.number}-x.chunk", Codec())
-        entries = ProcessorEntries(writer, StatePartitions(plan_of(3), [], 0), self.valid)
+        entries = ProcessorEntries(writer, StatePartitions(plan_of(3), [], 0), 0, self.valid)
         written = []
         for token, value in parts.items():
             if not entries.refer((token, value)):

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from shmjet._native import Codec
+from shmjet.columns import Batch
+from shmjet.core import BroadcastKey
 from shmjet.core.keys import partition_id
+from shmjet.core.state_placement import OwnRows
 from shmjet.execution.restoring import Restoring
 from shmjet.execution.snapshot_writer import ProcessorEntries, SnapshotWriter
 from shmjet.execution.state_partitions import StatePartitions
@@ -46,7 +49,7 @@ def save(folder: Path, finished: frozenset[int] = frozenset(), *, mixed: bool = 
     writer, pieces, records = SnapshotWriter(str(folder), "a.chunk", Codec()), [], []
     for processor in range(3):
         own = [entry for entry in STATE if owner_of(entry[0], 3) == processor]
-        entries = ProcessorEntries(writer, StatePartitions(plan_of(3), [], 0))
+        entries = ProcessorEntries(writer, StatePartitions(plan_of(3), [], 0), processor)
         share = STATE[processor::3] if mixed else own
         for at in range(0, len(share), 700):
             entries.add(share[at : at + 700])
@@ -102,6 +105,57 @@ def test_a_processor_gets_back_what_it_has_saved_for_one_that_had_ended(tmp_path
         found = [entry for entry in restored(tmp_path, processor, plan_of(3)) if owner_of(entry[0], 3) == 1]
         own = [entry for entry in STATE[processor::3] if owner_of(entry[0], 3) == 1]
         assert sorted(found) == sorted(own)
+
+
+def save_rows(folder: Path, finished: frozenset[int] = frozenset()) -> None:
+    """Let three processors save rows that are numbers of partitions, each those that it owns."""
+    writer, records = SnapshotWriter(str(folder), "a.chunk", Codec()), []
+    for processor in range(3):
+        entries = ProcessorEntries(writer, StatePartitions(plan_of(3), [], 0), processor)
+        numbers = Batch({"n": range(processor, 271, 3)})
+        entries.add([(BroadcastKey(("head", processor)), processor), (OwnRows(0), numbers[:50])])
+        entries.add([(OwnRows(1), numbers[50:])])
+        assert entries.flush(lambda: False)
+        records.append(ProcessorRecord(processor, processor in finished, entries.pieces))
+    writer.close()
+    write_manifest(folder / "m", Manifest("l", 1, "j", None, 0.0, False, [SavedVertex("v", 3, 271, records)]))
+
+
+def taken(entries: list[Any]) -> list[int]:
+    """The rows that a processor takes of what comes back."""
+    rows = [(key, n) for key, batch in entries if isinstance(key, OwnRows) for n in batch["n"].tolist()]
+    return sorted(n for key, n in rows if key.taken is None or key.taken[n])
+
+
+def test_rows_come_back_to_their_processor_alone_while_partitions_have_the_same_owners(tmp_path: Path) -> None:
+    save_rows(tmp_path)
+    for processor in range(3):
+        found = restored(tmp_path, processor, plan_of(3))
+        assert [key.taken for key, _ in found if isinstance(key, OwnRows)] == [None, None]
+        assert taken(found) == list(range(processor, 271, 3))
+        assert sum(isinstance(key, BroadcastKey) for key, _ in found) == 3
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 4, 7])
+def test_rows_are_dealt_by_partition_to_another_number_of_processors(tmp_path: Path, parallelism: int) -> None:
+    save_rows(tmp_path)
+    for processor in range(parallelism):
+        assert taken(restored(tmp_path, processor, plan_of(parallelism))) == list(range(processor, 271, parallelism))
+
+
+def test_rows_of_a_processor_that_has_ended_stay_with_the_one_that_saved_them(tmp_path: Path) -> None:
+    writer = SnapshotWriter(str(tmp_path), "a.chunk", Codec())
+    other = StatePartitions(plan_of(2), [], 0)
+    records = []
+    for processor in range(3):  # saved for other owners, so that all read all
+        entries = ProcessorEntries(writer, other, processor)
+        entries.add([(OwnRows(0), Batch({"n": range(processor, 271, 3) if processor else range(271)}))])
+        assert entries.flush(lambda: False)
+        records.append(ProcessorRecord(processor, processor == 1, entries.pieces if processor != 1 else []))
+    writer.close()
+    write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, [SavedVertex("v", 3, 271, records)]))
+    assert taken(restored(tmp_path, 0, plan_of(3))) == [n for n in range(271) if n % 3 != 2]
+    assert taken(restored(tmp_path, 2, plan_of(3))) == sorted([*range(2, 271, 3), *range(2, 271, 3)])
 
 
 @pytest.mark.parametrize("size", [1000, 2 << 20])

@@ -32,7 +32,7 @@ class Written:
 class ByKey:
     """The key is the partition."""
 
-    count, scheme, checksum = 9, SCHEME_DEFAULT, 77
+    first, count, scheme, checksum = 0, 9, SCHEME_DEFAULT, 77
 
     def split(self, entries: list[Any]) -> list[list[Any] | None]:
         return [[entry for entry in entries if entry[0] == partition] or None for partition in range(self.count)]
@@ -52,7 +52,7 @@ def rows(count: int) -> Batch:
 def entries_of(*calls: list[Any]) -> Written:
     """Offer entries in some calls, and return what is written before the end."""
     written = Written()
-    entries: Any = ProcessorEntries(written, ByKey())  # type: ignore[arg-type]
+    entries: Any = ProcessorEntries(written, ByKey(), 0)  # type: ignore[arg-type]
     for call in calls:
         entries.add(call)
         assert entries.write_full(lambda: False)
@@ -80,7 +80,7 @@ def test_broadcast_columns_are_written_as_they_come_in_order() -> None:
 def test_small_state_waits_for_the_end() -> None:
     assert entries_of([(1, rows(10)), (2, (rows(10),))], [(3, 5)]).pieces == []
     written = Written()
-    entries: Any = ProcessorEntries(written, ByKey())  # type: ignore[arg-type]
+    entries: Any = ProcessorEntries(written, ByKey(), 0)  # type: ignore[arg-type]
     entries.add([(1, rows(10)), (7, 7)])
     assert entries.flush(lambda: False)
     assert [partition for partition, _ in written.pieces] == [SEVERAL]
@@ -94,7 +94,7 @@ def test_only_the_last_entry_says_whether_there_are_columns() -> None:
 
 def test_few_entries_of_one_processor_make_one_piece_of_it() -> None:
     written = Written()
-    entries: Any = ProcessorEntries(written, ByKey())  # type: ignore[arg-type]
+    entries: Any = ProcessorEntries(written, ByKey(), 0)  # type: ignore[arg-type]
     entries.add([(7, 1), (5, 2)])
     assert entries.flush(lambda: False)
     assert written.pieces == [(OWNED - 1, [7, 5])]
@@ -115,7 +115,7 @@ def test_large_entries_do_not_wait_for_many() -> None:
 
 def test_few_large_entries_make_several_pieces() -> None:
     written = Written()
-    entries: Any = ProcessorEntries(written, ByKey())  # type: ignore[arg-type]
+    entries: Any = ProcessorEntries(written, ByKey(), 0)  # type: ignore[arg-type]
     entries.add([(key % 9, bytes(100_000)) for key in range(40)])
     assert entries.flush(lambda: False)
     assert {partition for partition, _ in written.pieces} == {OWNED, OWNED - 1}

@@ -26,7 +26,7 @@ static void open_sums(group_table_t *table) { CHECK(group_open(table, "i", 1, SU
 
 static void add_pairs(group_table_t *table, const column_t *key, const column_t *value) {
     const column_t *keys[] = {key}, *inputs[] = {value, NULL};
-    CHECK(group_update(table, keys, inputs, 0, key->rows, NULL) == GROUP_OK);
+    CHECK(group_update(table, keys, inputs, 0, key->rows, NULL, 0) == GROUP_OK);
 }
 
 /* Keys 0 .. keys, each `times` times, out of order, in columns that begin at an odd address. */
@@ -130,7 +130,7 @@ static void test_text(void) {
     const column_t *keys[] = {&text}, *inputs[] = {NULL, &text, &text};
     group_table_t table;
     CHECK(group_open(&table, "t", 1, functions, "-tt", 3) == GROUP_OK);
-    CHECK(group_update(&table, keys, inputs, 0, ROWS, NULL) == GROUP_OK);
+    CHECK(group_update(&table, keys, inputs, 0, ROWS, NULL, 0) == GROUP_OK);
     CHECK(table.memory.header->groups == KINDS);
     int64_t total = 0;
     for (uint64_t g = 0; g < KINDS; g++) total += read_word(&table, 1, g);
@@ -192,7 +192,7 @@ static void add_random(group_table_t *table, uint64_t keys) {
     column_t key = words_column('i', key_data, CAPTURED_ROWS), value = words_column('i', value_data, CAPTURED_ROWS);
     column_t last = {'t', 0, CAPTURED_ROWS, text, offsets, NULL};
     const column_t *keys_of[] = {&key}, *inputs[] = {&value, &last};
-    CHECK(group_update(table, keys_of, inputs, 0, CAPTURED_ROWS, NULL) == GROUP_OK);
+    CHECK(group_update(table, keys_of, inputs, 0, CAPTURED_ROWS, NULL, 0) == GROUP_OK);
     free(text);
     free(key_data);
 }

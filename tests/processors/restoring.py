@@ -16,7 +16,7 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.job import JobConfig, ProcessingGuarantee
 from shmjet.core.keys import partition_id
 from shmjet.core.outbox import Outbox
-from shmjet.core.state_placement import StatePlacement, hand_in_placement
+from shmjet.core.state_placement import OwnRows, StatePlacement, hand_in_placement
 from shmjet.data.errors import BatchError
 from shmjet.data.marks import Watermark
 
@@ -175,6 +175,10 @@ class Stage:
         for key, value in entries:
             if isinstance(key, BroadcastKey):
                 yield key, value
+                continue
+            if isinstance(key, OwnRows):
+                taken = bytes(partition % len(self.processors) == index for partition in range(self.partitions))
+                yield OwnRows(key.number, taken), value
                 continue
             partition = partitioner(key, self.partitions) if partitioner else partition_id(key, self.partitions)
             if partition % len(self.processors) == index:

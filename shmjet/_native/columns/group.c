@@ -175,7 +175,7 @@ static int check_inputs(const group_header_t *header, const column_t *const *col
     return 0;
 }
 
-static PyObject *update(GroupTable *self, PyObject *const *args, Py_ssize_t count, int is_merge) {
+static PyObject *update(GroupTable *self, PyObject *const *args, Py_ssize_t count, int is_merge, int is_load) {
     if (count != 3 && count != 4)
         return PyErr_SetString(PyExc_TypeError, "expected keys, columns, the number of rows and a buffer"), NULL;
     if (self->captured) return PyErr_SetString(PyExc_ValueError, "a captured GroupTable takes no rows"), NULL;
@@ -213,7 +213,8 @@ static PyObject *update(GroupTable *self, PyObject *const *args, Py_ssize_t coun
     }
     if (bind_inputs(inputs, bound, columns, wanted) < 0 || check_inputs(header, columns, is_merge, rows) < 0)
         goto release;
-    int status = group_update(&self->table, key_columns, columns, is_merge, rows, count == 4 ? numbers.buf : NULL);
+    int status = group_update(&self->table, key_columns, columns, is_merge, rows, count == 4 ? numbers.buf : NULL,
+                              is_load);
     if (set_error(status) == 0) result = Py_NewRef(Py_None);
 release:
     if (count == 4) PyBuffer_Release(&numbers);
@@ -226,11 +227,15 @@ done:
 }
 
 static PyObject *table_add(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
-    return update(self, args, count, 0);
+    return update(self, args, count, 0, 0);
 }
 
 static PyObject *table_merge(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
-    return update(self, args, count, 1);
+    return update(self, args, count, 1, 0);
+}
+
+static PyObject *table_load(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
+    return update(self, args, count, 1, 1);
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */
@@ -352,8 +357,12 @@ static PyObject *table_read_data(GroupTable *self, PyObject *const *args, Py_ssi
 
 /* -- handing over -------------------------------------------------------------------------------------------------- */
 
+/* Makes the index of loaded rows before another process or a copy has them. Returns -1 with an error. */
+static int settle(GroupTable *self) { return set_error(group_settle(&self->table)); }
+
 static PyObject *table_fileno(GroupTable *self, PyObject *none) {
     (void)none;
+    if (settle(self) < 0) return NULL;
     return PyLong_FromLong(self->table.memory.fd);
 }
 
@@ -379,6 +388,7 @@ static PyObject *table_attach(PyObject *type, PyObject *number) {
 static PyObject *table_reduce(GroupTable *self, PyObject *none) {
     (void)none;
     if (self->captured) return PyErr_SetString(PyExc_ValueError, "a captured GroupTable stays in its process"), NULL;
+    if (settle(self) < 0) return NULL;
     PyObject *regions = PyTuple_New(GROUP_REGIONS);
     if (!regions) return NULL;
     for (int region = 0; region < GROUP_REGIONS; region++) {
@@ -495,6 +505,7 @@ static Py_ssize_t table_length(GroupTable *self) { return (Py_ssize_t)self->tabl
 static PyMethodDef table_methods[] = {
     FAST("add", table_add, "add(keys, inputs, rows, numbers=None) -> None: group rows and add their values"),
     FAST("merge", table_merge, "merge(keys, states, rows, numbers=None) -> None: merge groups of another table"),
+    FAST("load", table_load, "load(keys, states, rows) -> None: merge groups none of which is there"),
     FAST("read_words", table_read_words,
          "read_words(field, positions, count, out, valid) -> bool: whether any is null"),
     FAST("read_offsets", table_read_offsets,

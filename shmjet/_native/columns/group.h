@@ -12,12 +12,15 @@
 #define SHMJET_GROUP_H
 
 #include "columns/group_aggregates.h"
+#include "columns/group_load.h"
 
 static inline void group_close(group_table_t *table) {
     free(table->block);
     free(table->template);
     free(table->near);
     free(table->updated);
+    free(table->tags);
+    table->tags = NULL;
     table->updated = NULL;
     table->block = NULL;
     table->near = NULL;
@@ -171,10 +174,15 @@ static inline void group_note_rows(group_table_t *table, int count) {
 
 /* Adds rows, or with `is_merge` the states of groups. `columns` has those of each aggregate one after the other: one
  * each (NULL for a count of rows), when merging as many as its state has parts; types have been checked. Mixed columns
- * can only be merged. `numbers`, unless it is NULL, gets the number of each row's group, from 0 on. Returns GROUP_OK or
- * an error. */
+ * can only be merged. `numbers`, unless it is NULL, gets the number of each row's group, from 0 on. `is_load` promises
+ * that no key is there twice. Returns GROUP_OK or an error. */
 static inline int group_update(group_table_t *table, const column_t *const *keys, const column_t *const *columns,
-                               int is_merge, int64_t rows, uint32_t *numbers) {
+                               int is_merge, int64_t rows, uint32_t *numbers, int is_load) {
+    is_load = is_load && group_is_loading(table);
+    if (!is_load && table->loaded) {
+        int status = group_settle(table);
+        if (status != GROUP_OK) return status;
+    }
     group_header_t *header = table->memory.header;
     uint8_t *marks = table->template + header->stride;
     memset(marks, 0, header->mark_bytes);
@@ -188,7 +196,8 @@ static inline int group_update(group_table_t *table, const column_t *const *keys
     }
     for (int64_t start = 0; start < rows; start += BLOCK) {
         int count = rows - start < BLOCK ? (int)(rows - start) : BLOCK;
-        int status = group_locate(table, keys, start, count);
+        int status =
+            is_load ? group_append_block(table, keys, start, count) : group_locate(table, keys, start, count);
         if (status != GROUP_OK) return status;
         header = table->memory.header;
         if (table->capture) group_preserve(&table->memory, table->capture, table->block->groups, count);
@@ -235,13 +244,14 @@ static inline int group_reading(const group_table_t *table, uint64_t number, gro
     return 0;
 }
 
+#define READ_AHEAD 16
+
 /* Which groups are read: `count` from `position` on, or those whose positions `chosen` has. */
 typedef struct {
     const uint32_t *chosen;
     uint64_t position, count;
 } group_range_t;
 
-#define READ_AHEAD 16
 
 /* The number of group i of a range, from 1 on. */
 static inline uint64_t group_in(const group_range_t *range, uint64_t i) {

@@ -62,6 +62,8 @@ typedef struct {
     group_capture_t *capture; /* of it, while blocks are being copied; else NULL */
     uint8_t *updated;         /* a byte for each row: whether it was written to since group_note(); NULL: not noted */
     uint64_t updated_room;
+    uint32_t *tags; /* of the rows that are not in the index yet, all of which were loaded: group_load.h */
+    uint64_t loaded, tags_room;
     uint8_t *template; /* `stride` bytes: the row of a new group, then `mark_bytes` bytes: its marks */
 } group_table_t;
 

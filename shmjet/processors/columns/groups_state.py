@@ -1,4 +1,4 @@
-"""The state of a group-by in snapshots: pieces of its table by partition, heads for the columns, and back."""
+"""The state of a group-by in snapshots: its table in slices or by partition, heads for the columns, and back."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.processor import ProcessorContext
-from shmjet.core.state_placement import takes_place
+from shmjet.core.state_placement import OwnRows, takes_place
 from shmjet.processors.columns.saving import Entry, LastingPart, check_form, row_partitions
 
 if TYPE_CHECKING:
-    from shmjet.columns.group_changes import Flags, GroupChanges
+    from shmjet.columns.group_changes import Flags, GroupChanges, PartitionPieces
     from shmjet.columns.group_export import Piece
+    from shmjet.columns.group_page import Positions
     from shmjet.columns.groups import Groups
     from shmjet.columns.typed_groups import TypedGroups
     from shmjet.data.batch import Batch
@@ -79,7 +80,7 @@ class GroupsState:
             start: the position.
             changed: what is known of changes since the last save; None: nothing.
         """
-        from shmjet.columns.group_export import Piece, pieces, slices
+        from shmjet.columns.group_export import Piece, slices
 
         yield from self._groups.copy_steps()
         index, partitions = self._context.global_index, self._partitions
@@ -90,23 +91,20 @@ class GroupsState:
             for number, piece in enumerate(slices(self._groups, start)):
                 yield BroadcastKey((PLACE, index, number)), (piece.states, piece.positions)
             return
-        if changed is None or start:
-            for found in pieces(self._groups, partitions.of, partitions.placement.count, start):
-                yield None if found is None else self._entry(found)
-            return
-        for each in changed.changes.pieces(self._groups, changed.flags, partitions.of):
+        found: Iterator[Piece | PartitionPieces | None] = slices(self._groups, start)
+        if changed is not None and not start:
+            found = changed.changes.pieces(self._groups, changed.flags, partitions.of)
+        for number, each in enumerate(found):
             if isinstance(each, Piece):
-                yield self._entry(each)
+                yield OwnRows(number), (partitions.form, each.states, each.positions)
             else:
                 yield None if each is None else LastingPart(each.token, partial(self._made, each.pieces))
 
     def _made(self, pieces: Callable[[], Iterator[Piece]]) -> Iterator[Entry]:
-        return map(self._entry, pieces())
-
-    def _entry(self, piece: Piece) -> Entry:
         partitions = self._partitions
         assert partitions is not None
-        return partitions.key_of(piece.states), (partitions.form, piece.states, piece.positions)
+        for piece in pieces():
+            yield partitions.key_of(piece.states), (partitions.form, piece.states, piece.positions)
 
     def restore(self, key: Any, value: Any) -> None:
         """Take one entry of `entries` of any processor.
@@ -118,13 +116,25 @@ class GroupsState:
         if not isinstance(key, BroadcastKey):
             form, states, positions = value
             check_form(self._context, "group_by", form, self._partitions)
-            self._restored.merge(states, positions)
+            is_all = isinstance(key, OwnRows) and key.taken is None
+            if isinstance(key, OwnRows) and key.taken is not None and not all(key.taken):
+                states, positions = self._of_mine(key.taken, states, positions)
+            if len(positions):  # no rows with a mask would say what the column is
+                self._restored.merge(states, positions, are_new=is_all)
             return
         what, index, *_ = cast("tuple[Any, ...]", key.key)
         if what == HEAD:
             self._merge_head(value)
         elif takes_place(self._context, index):
             self._restored.merge(*value)
+
+    def _of_mine(self, taken: bytes, states: Batch, positions: range) -> tuple[Batch, Positions]:
+        """Return the rows of some partitions, and their positions."""
+        import numpy as np
+
+        assert self._partitions is not None  # several processors have partitions of the form that was saved
+        chosen = np.frombuffer(taken, np.bool_)[self._partitions.of(states)]
+        return states.filter(chosen), np.asarray(positions, np.uint32)[chosen]
 
     def _merge_head(self, head: Batch) -> None:
         if self._heads.before(head) is not None:

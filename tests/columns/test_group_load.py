@@ -1,0 +1,99 @@
+"""Groups that are all new are appended without being looked for, and found by whatever comes next."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmjet.columns import Batch
+from shmjet.columns.aggregates import count, first, sum_
+from shmjet.columns.group_export import RestoredGroups, slices
+from shmjet.columns.groups import Groups
+
+AGGREGATES = {"n": count(), "total": sum_("v"), "text": first("t")}
+ROWS = 50_000
+"""Enough for a directory of many segments."""
+
+
+def rows(keys: Any, value: int = 1) -> Batch:
+    return Batch({"k": keys, "v": np.full(len(keys), value), "t": ["a text that is long"] * len(keys)})
+
+
+def full(keys: Any) -> Groups:
+    groups = Groups(["k"], AGGREGATES)
+    groups.add(rows(keys))
+    return groups
+
+
+def loaded(groups: Groups) -> Groups:
+    found = Groups(["k"], AGGREGATES)
+    again = RestoredGroups(found)
+    for states, positions in slices(groups):
+        again.merge(states, positions, are_new=True)
+    again.finish()
+    return found
+
+
+def contents(groups: Groups) -> dict[str, list[Any]]:
+    return groups.results(0, 4 * ROWS)[0].to_dict()
+
+
+KEYS: dict[str, Callable[[int], Any]] = {
+    "numbers": lambda n: np.arange(n) * 7919,
+    "near": np.arange,
+    "floats": lambda n: np.arange(n) / 2,
+    "texts": lambda n: [None, *(f"key number {i}" for i in range(n - 1))],
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("n", [1, 1025, ROWS])
+def test_loaded_groups_are_those_that_were_saved_and_are_found_again(kind: str, n: int) -> None:
+    keys = KEYS[kind](n)
+    whole = full(keys)
+    again = loaded(whole)
+    assert len(again) == n
+    assert contents(again) == contents(whole)
+    for groups in (whole, again):
+        groups.add(rows(keys, 2))
+        groups.add(rows(KEYS[kind](n + 5), 3))
+    assert len(again) == n + 5
+    assert contents(again) == contents(whole)
+
+
+@pytest.mark.parametrize("read", [lambda groups: pickle.loads(pickle.dumps(groups)), lambda groups: groups.captured()])
+def test_a_copy_of_loaded_groups_has_all(read: Callable[[Groups], Groups]) -> None:
+    keys = KEYS["numbers"](ROWS)
+    again = loaded(full(keys))
+    copy = read(again)
+    for _ in copy.copy_steps():
+        pass
+    again.add(rows(keys))
+    assert contents(copy)["n"] == [1] * ROWS
+    assert contents(again)["n"] == [2] * ROWS
+
+
+def test_another_process_finds_loaded_groups() -> None:
+    keys = KEYS["numbers"](3000)
+    again = loaded(full(keys))
+    other = Groups.attach(again.fileno(), again.description)
+    other.add(rows(keys))
+    assert contents(other)["n"] == [2] * 3000
+
+
+def test_groups_that_are_not_all_new_are_merged() -> None:
+    groups = full(np.arange(100))
+    states, _ = full(np.arange(50, 150)).states(0, 1000)
+    groups.merge(states, are_new=True)  # not first: the promise is of no use
+    assert contents(groups)["n"] == [1] * 50 + [2] * 50 + [1] * 50
+
+
+def test_keys_that_get_another_dtype_after_loading_are_found() -> None:
+    again = loaded(full(np.arange(2000)))
+    again.add(rows(np.arange(2000) + 0.0))
+    again.add(rows([0.5]))
+    assert contents(again)["n"] == [2] * 2000 + [1]
