@@ -108,7 +108,7 @@ def test_a_processor_gets_back_what_it_has_saved_for_one_that_had_ended(tmp_path
 
 
 def save_rows(folder: Path, finished: frozenset[int] = frozenset()) -> None:
-    """Let three processors save rows that are numbers of partitions, each those that it owns."""
+    """Let three processors save rows that are numbers of partitions, each its own."""
     writer, records = SnapshotWriter(str(folder), "a.chunk", Codec()), []
     for processor in range(3):
         entries = ProcessorEntries(writer, StatePartitions(plan_of(3), [], 0), processor)
