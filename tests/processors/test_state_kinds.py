@@ -8,11 +8,23 @@ from typing import Any
 
 import pytest
 
-from shmjet import Pipeline, columns, processors, sinks, sources, tumbling
+from shmjet import (
+    Batch,
+    Pipeline,
+    column,
+    columns,
+    processors,
+    session,
+    sinks,
+    sliding,
+    sources,
+    tumbling,
+)
 from shmjet import aggregate_ops as ops
 from shmjet.core import DAG, between
 from shmjet.core.processor import NO_STATE, ProcessorMetaSupplier
 from shmjet.execution.plan import describe
+from shmjet.processors.columns.word_count import count_words_of
 
 Op = ops.AggregateOperation[Any, Any, Any]
 
@@ -130,6 +142,54 @@ def test_groups_keep_their_keys_and_aggregates() -> None:
     ]
     assert all(len(each) == 1 for each in found)
     assert len(set.union(*found)) == len(found)
+
+
+def kinds_of(stage: Callable[[Any], Any]) -> set[str]:
+    """The kinds of state of a stage of batches by event time, in as many vertices as it has."""
+    p = Pipeline()
+    made = stage(p.read_from(sources.batch_stream(10, two_columns)).with_timestamps(column("ts")).set_name("source"))
+    made.set_name("stage").write_to(sinks.noop())
+    shape = describe(p.to_dag())
+    return {vertex.state_kind for vertex in shape.vertices if vertex.name.startswith("stage")}
+
+
+def two_columns(sequences: Any, timestamps: Any) -> Batch:
+    return Batch({"a": sequences, "b": sequences, "ts": timestamps})
+
+
+@pytest.mark.parametrize("window", [tumbling(2), sliding(4, 2), session(1)])
+def test_windows_of_columns_keep_their_keys_aggregates_and_slides(window: Any) -> None:
+    def kinds(chosen: Any, *keys: str, **aggregates: Any) -> set[str]:
+        return kinds_of(lambda batches: batches.window(chosen).group_by(*keys).agg(**aggregates))
+
+    count, sum_ = columns.count, columns.sum_
+    found = [
+        kinds(window, "a", n=count()),
+        kinds(window, "b", n=count()),
+        kinds(window, "a", "b", n=count()),
+        kinds(window, "a", m=count()),
+        kinds(window, "a", n=sum_("b")),
+        kinds(sliding(3, 1), "a", n=count()),
+    ]
+    assert len(set.union(*found)) == sum(map(len, found))
+    larger = sliding(6, 2) if window == sliding(4, 2) else session(9) if window == session(1) else window
+    assert kinds(larger, "a", n=count()) == found[0]
+
+
+def test_joins_of_streams_of_columns_keep_their_keys() -> None:
+    def kinds(*on: str, within: float = 1) -> set[str]:
+        def joined(batches: Any) -> Any:
+            return batches.join(batches, on=on, within=within, suffix="_right")
+
+        return kinds_of(joined)
+
+    found = [kinds("a"), kinds("b"), kinds("a", "b")]
+    assert len(set.union(*found)) == sum(map(len, found))
+    assert kinds("a", within=2) == found[0]
+
+
+def test_counted_words_keep_their_column() -> None:
+    assert kind_of(count_words_of("a")) != kind_of(count_words_of("b"))
 
 
 def test_wrappers_and_meta_suppliers_pass_the_kind_on() -> None:

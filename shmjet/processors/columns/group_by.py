@@ -21,7 +21,7 @@ from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
-from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState
+from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState, kind_of_groups
 from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
 from shmjet.processors.general.batches_and_rows import ToBatchesProcessor
@@ -320,8 +320,7 @@ class GroupBy(Supply):
         super().__init__(GroupByProcessor, keys, aggregates, item_columns, schema, finishes=True)
         self.keys = keys
         self.aggregates = aggregates
-        named = (f"{name}={aggregate.function}" for name, aggregate in aggregates.items())
-        self.state_kind = f"group_by({', '.join(map(repr, keys))}).agg({', '.join(named)})"
+        self.state_kind = kind_of_groups(keys, aggregates)
         self.item_columns = item_columns
         self.schema = schema
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -12,6 +12,7 @@ from shmjet.core.state_placement import OwnRows, takes_place
 from shmjet.processors.columns.saving import Entry, LastingPart, check_form, row_partitions
 
 if TYPE_CHECKING:
+    from shmjet.columns.aggregates import Aggregate
     from shmjet.columns.group_changes import Flags, GroupChanges, PartitionPieces
     from shmjet.columns.group_export import Piece
     from shmjet.columns.group_page import Positions
@@ -24,6 +25,18 @@ HEAD: Final = "columns"
 
 PLACE: Final = "groups"
 """Under a `BroadcastKey` (this, index, number): groups that have no partition."""
+
+
+def kind_of_groups(keys: Iterable[str], aggregates: Mapping[str, Aggregate]) -> str:
+    """Name what is kept of groups: a table of other keys or aggregates cannot take it.
+
+    Example:
+        >>> from shmjet.columns import sum_
+        >>> kind_of_groups(("k",), {"total": sum_("v")})
+        "group_by('k').agg(total=sum)"
+    """
+    named = (f"{name}={aggregate.function}" for name, aggregate in aggregates.items())
+    return f"group_by({', '.join(map(repr, keys))}).agg({', '.join(named)})"
 
 
 class Changed(NamedTuple):

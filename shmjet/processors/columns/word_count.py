@@ -190,7 +190,7 @@ class CountWordsProcessor(BulkProcessor):
         yield BroadcastKey(index), self._positions.saved()
         if index == 0:
             work = plan.work
-            files = work.plain, work.size, work.changed
+            files = work.plain, work.size, work.changed or last_changes(path for path, _ in work.plain)
             yield BroadcastKey(_PLAN), (work.patterns, files, plan.seed, plan.shares)
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
@@ -380,7 +380,9 @@ def count_words_of(column: str, *, lower: bool = True) -> Callable[[], Processor
         >>> words = lines.custom_transform("words", count_words_of("line"))       # doctest: +SKIP
         >>> words.group_by("word").agg(n=sum_("count")).write_to(results)         # doctest: +SKIP
     """
-    return Supply(CountColumnProcessor, column, lower)
+    supply = Supply(CountColumnProcessor, column, lower)
+    supply.state_kind += f" of {column!r}, {'lower case' if lower else 'as they are'}"
+    return supply
 
 
 def combine_words(*, batches: bool = False) -> Callable[[], Processor]:

@@ -14,7 +14,7 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.marks import Watermark
-from shmjet.processors.columns.groups_state import GroupsState
+from shmjet.processors.columns.groups_state import GroupsState, kind_of_groups
 from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.general.base import Supply, require_batches
 from shmjet.processors.time.column_windows import EMITTED_ROWS
@@ -171,5 +171,8 @@ def sessions_of_columns(
 ) -> Callable[[], Processor]:
     """Return the supplier; `period` is that of early results in seconds, 0: there are none."""
     if period:
-        return Supply(EarlyColumnSessionsProcessor, grouped, late_ordinal, period=period)
-    return Supply(ColumnSessionsProcessor, grouped, late_ordinal)
+        supply = Supply(EarlyColumnSessionsProcessor, grouped, late_ordinal, period=period)
+    else:
+        supply = Supply(ColumnSessionsProcessor, grouped, late_ordinal)
+    supply.state_kind += f" of {kind_of_groups(grouped.keys, grouped.aggregates)}"
+    return supply

@@ -170,4 +170,7 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
 
 def join_streams_of_columns(columns: JoinColumns, within: int, how: How = "inner") -> Callable[[], Processor]:
     """Return the supplier; both edges into it are partitioned by the keys, `within` is in milliseconds."""
-    return Supply(ColumnStreamJoinProcessor, columns, within, how)
+    supply = Supply(ColumnStreamJoinProcessor, columns, within, how)
+    pairs = (one if one == two else f"{one} = {two}" for one, two in zip(*columns.keys, strict=True))
+    supply.state_kind += f" on {', '.join(pairs)}"
+    return supply

@@ -14,6 +14,7 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.core.windows import SlidingWindowPolicy
+from shmjet.processors.columns.groups_state import kind_of_groups
 from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.general.base import Supply, require_batches
 from shmjet.processors.time.column_window_state import RestoredWindows, entries_of
@@ -308,15 +309,23 @@ def windows_of_columns(
 ) -> Callable[[], Processor]:
     """Return the supplier of the one stage; `period` is that of early results in seconds, 0: there are none."""
     if period:
-        return Supply(EarlyColumnWindowProcessor, grouped, late_ordinal, period=period)
-    return Supply(ColumnWindowProcessor, grouped, late_ordinal)
+        return _saving(grouped, Supply(EarlyColumnWindowProcessor, grouped, late_ordinal, period=period))
+    return _saving(grouped, Supply(ColumnWindowProcessor, grouped, late_ordinal))
 
 
 def frames_of_columns(grouped: Grouped, *, late_ordinal: int | None = None) -> Callable[[], Processor]:
     """Return the supplier of the first of two stages; the edge out of it is partitioned by the keys."""
-    return Supply(FramesOfColumnsProcessor, grouped, late_ordinal)
+    return _saving(grouped, Supply(FramesOfColumnsProcessor, grouped, late_ordinal))
 
 
 def combined_windows_of_columns(grouped: Grouped) -> Callable[[], Processor]:
     """Return the supplier of the second of two stages."""
-    return Supply(CombiningColumnWindowProcessor, grouped)
+    return _saving(grouped, Supply(CombiningColumnWindowProcessor, grouped))
+
+
+def _saving(grouped: Grouped, supply: Supply) -> Supply:
+    """Let the kind of saved state name what frames are of; the size of sliding windows may change."""
+    windows = "tumbling" if grouped.policy.is_tumbling else "sliding"  # frames of these have more columns
+    groups = kind_of_groups(grouped.keys, grouped.aggregates)
+    supply.state_kind += f" of {groups}, {windows} in slides of {grouped.policy.slide} ms"
+    return supply
