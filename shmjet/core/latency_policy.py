@@ -148,6 +148,14 @@ def policy_in(context: ProcessorContext) -> LatencyPolicy:
     return THROUGHPUT if policy is None else policy
 
 
+def may_be_saved(context: ProcessorContext) -> bool:
+    """Say whether a processor should keep what only snapshots need, where that costs something.
+
+    Under a guarantee it must. Without one the job may be exported, which is worth the cost where it runs for long.
+    """
+    return context.snapshotting_enabled or policy_in(context) != THROUGHPUT
+
+
 def set_policy(context: ProcessorContext, policy: LatencyPolicy) -> None:
     """Have a context tell the policy. The engine does, before a processor has the context."""
     object.__setattr__(context, "_latency", policy)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.keys import DEFAULT_TO_ONE_KEY, partition_id
 from shmjet.core.ownership import dealt, owners_in
-from shmjet.data.errors import ProcessorError
+from shmjet.data.errors import ProcessorError, ShmjetError
 
 if TYPE_CHECKING:
     from shmjet.core.inbox import Inbox
@@ -35,6 +35,10 @@ __all__ = [
 
 NO_STATE: Final = "a stage without state"
 """The kind of saved state of processors that have none (`Supply.state_kind`)."""
+
+
+class NotSavedError(ShmjetError):
+    """Raised when state is captured by a processor that has not kept all of it: the snapshot fails, the job goes on."""
 
 
 class Processor:

@@ -29,10 +29,10 @@ from shmjet.core.kept_services import hand_in_keep
 from shmjet.core.latency_policy import LatencyPolicy, set_policy
 from shmjet.core.ownership import hand_in
 from shmjet.core.processor import CommittingSupplier, StandIn
-from shmjet.core.state_placement import hand_in_placement
+from shmjet.core.state_placement import StatePlacement, hand_in_placement
 from shmjet.core.wake_up import set_wake_up
 from shmjet.execution.assembly import Place, Wiring
-from shmjet.execution.code import JobCode, load_code
+from shmjet.execution.code import EdgeCode, JobCode, load_code
 from shmjet.execution.deployment_snapshots import DeploymentSnapshots
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.kept_services import AttemptServices
@@ -43,6 +43,7 @@ from shmjet.execution.ownership import owners_of, receives
 from shmjet.execution.processor_endpoints import OpenEndpoints
 from shmjet.execution.readiness import READY, STARTED, Readiness
 from shmjet.execution.shared_memory import SharedMemory
+from shmjet.execution.state_partitions import placement_of
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.tasklet_transfer import pack, unpack
 from shmjet.ipc.inline_or_memfd import MOST_INLINE, InlineOrMemfd
@@ -109,6 +110,10 @@ class Deployment:
         self._arrived: set[Place] = set()
         self._blamed: tuple[str, int] | None = None
         self.snapshots: DeploymentSnapshots | None = None
+        """None in a job without a guarantee until it is exported."""
+        self._make_snapshots: Callable[[], DeploymentSnapshots]
+        self._edges: Sequence[EdgeCode]
+        self._placements: dict[int, StatePlacement] = {}
         self._wiring: Wiring
         self._readiness: Readiness | None = None
         self._memory: memoryview | None = None
@@ -132,8 +137,13 @@ class Deployment:
 
     @property
     def is_needed(self) -> bool:
-        """True when there may be something to do here after the last tasklet: adopt one, save, close suppliers."""
-        return self.steals or bool(self._suppliers) or self.snapshots is not None
+        """True when there may be something to do here after the last tasklet: adopt one, save, close suppliers.
+
+        Without a guarantee, too, a source tells its position when the job is exported after its end.
+        """
+        if self.steals or self._suppliers or self.snapshots is not None:
+            return True
+        return any(processor._saves_at_end for processor in self._processors.values())
 
     # -- making -------------------------------------------------------------------------------------------------
 
@@ -166,14 +176,18 @@ class Deployment:
             "attached_files": {key: Path(path) for key, path in deploy.attachments.items()},
             "grid": self._grid,
         }
+        self._edges = code.edges
         self._to_one_keys = [edge.to_one_key for edge in code.edges]
         for v, vertex in enumerate(plan.vertices):
             if self._endpoint in vertex.endpoints:
                 self._make_processors(v, code.suppliers[v], prepared)
         layout = lay_out(plan)
         self._readiness = Readiness(arena, layout)
+        self._make_snapshots = partial(
+            DeploymentSnapshots, deploy, self._endpoint, code.edges, config, shared.codec, classes
+        )
         if DeploymentSnapshots.are_needed(deploy, config):
-            self.snapshots = DeploymentSnapshots(deploy, self._endpoint, code.edges, config, shared.codec, classes)
+            self.snapshots = self._make_snapshots()
             self._check_saved(self.snapshots)
         aligns = config.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
         self._wiring = Wiring(deploy, layout, code.edges, self._endpoint, shared, arena, aligns)
@@ -244,11 +258,16 @@ class Deployment:
             open_endpoint=self.endpoints.open,
         )
         hand_in(context, owners_of(self._deploy.plan.slot))
-        if self.snapshots is not None:
-            hand_in_placement(context, self.snapshots.placement_of(v))
+        hand_in_placement(context, self._placement_of(v))
         set_policy(context, self.policy)
         hand_in_keep(context, self.services)
         return context
+
+    def _placement_of(self, v: int) -> StatePlacement:
+        """Return what processors of a vertex are told of where their state belongs; found once for all of them."""
+        if v not in self._placements:
+            self._placements[v] = placement_of(self._deploy.plan, self._edges, v)
+        return self._placements[v]
 
     def _outbox(self, v: int) -> Outbox:
         return Outbox([edge.high_water_mark for edge in self._deploy.plan.edges if edge.source == v])
@@ -309,12 +328,15 @@ class Deployment:
     # -- snapshots ----------------------------------------------------------------------------------------------
 
     def order(self, command: Save | Resolve) -> None:
-        """Begin phase one or phase two of a snapshot; nothing when this part has been stopped, or takes none."""
-        if self.snapshots is None or self.dropped:
+        """Begin phase one or phase two of a snapshot; nothing when this part has been stopped."""
+        if self.dropped:
             return
         if isinstance(command, Save):
+            if self.snapshots is None:
+                self.snapshots = self._make_snapshots()
+                self.snapshots.attach_late(self._places, self.tasklets)
             self.snapshots.begin(command, self.tasklets)
-        else:
+        elif self.snapshots is not None:
             self.snapshots.finish(command, self.tasklets)
 
     # -- tasklets that come and go ------------------------------------------------------------------------------

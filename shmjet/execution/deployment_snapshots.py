@@ -1,5 +1,5 @@
 """The snapshots of one execution in one process: gives its tasklets their steps, their share of what is restored, and
-the orders. Jobs without a guarantee that start afresh have none of it.
+the orders. Jobs without a guarantee that start afresh have none of it before they are exported.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from functools import partial
 
 from shmjet._native import Codec
 from shmjet.core import JobConfig, ProcessingGuarantee
-from shmjet.core.state_placement import StatePlacement
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.messages import AtEnd, Deploy, Resolve, Resolved, Save, Saved
 from shmjet.execution.restoring import Restoring
 from shmjet.execution.snapshot_orders import Place, SnapshotOrders
-from shmjet.execution.snapshot_steps import Share, SnapshotSteps
-from shmjet.execution.state_partitions import StatePartitions, placement_of
+from shmjet.execution.snapshot_steps import SnapshotSteps
+from shmjet.execution.state_partitions import StatePartitions
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.ring.class_versions import ClassName
 
@@ -45,7 +44,6 @@ class DeploymentSnapshots:
         self._edges = edges
         self._guarantees = config.processing_guarantee is not ProcessingGuarantee.NONE
         self._partitions: dict[int, StatePartitions] = {}
-        self._placements: dict[int, StatePlacement] = {}
         slot = deploy.plan.slot
         process = f"{slot.index}.{endpoint}" if slot.count > 1 else f"{endpoint}"
         self._orders = SnapshotOrders(deploy.execution_id, process, codec)
@@ -68,12 +66,6 @@ class DeploymentSnapshots:
         if self._restoring is not None:
             self._restoring.check(v)
 
-    def placement_of(self, v: int) -> StatePlacement:
-        """Return what processors of a vertex are told of where their state belongs; found once for all of them."""
-        if v not in self._placements:
-            self._placements[v] = placement_of(self._plan, self._edges, v)
-        return self._placements[v]
-
     def attach(self, place: Place, tasklet: ProcessorTasklet, *, moved: bool) -> None:
         """Let a tasklet take part.
 
@@ -85,7 +77,7 @@ class DeploymentSnapshots:
         vertex = self._plan.vertices[place[0]]
         share = None
         if self._restoring is not None and not moved:
-            share = partial(self._share, self._restoring, place, tasklet)
+            share = partial(self._restoring.share, place)
         is_sink = vertex.inbound > 0 and vertex.outbound == 0
         tasklet.take_snapshots(
             SnapshotSteps(
@@ -98,9 +90,17 @@ class DeploymentSnapshots:
             )
         )
 
-    @staticmethod
-    def _share(restoring: Restoring, place: Place, tasklet: ProcessorTasklet) -> Share:
-        return restoring.share(place, tasklet.processor._saves_at_end)
+    def attach_late(self, places: Mapping[int, Place], tasklets: Sequence[ProcessorTasklet]) -> None:
+        """Let tasklets take part that run without: those of a job without a guarantee when it is exported.
+
+        Args:
+            places: of their processors, by their identity.
+            tasklets: all of this process, also ended ones.
+        """
+        for tasklet in tasklets:
+            self.attach(places[id(tasklet)], tasklet, moved=True)
+            assert tasklet.snapshots is not None
+            tasklet.snapshots.join_late()
 
     def _partitions_of(self, v: int) -> StatePartitions:
         if v not in self._partitions:

@@ -264,12 +264,16 @@ class Committed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class SavedProcessor(msgspec.Struct, frozen=True, array_like=True):
-    """What one processor of this member has saved; `finished` when it has ended before the snapshot."""
+    """What one processor of this member has saved; `finished` when it has ended before the snapshot.
+
+    `tells_rest` as of `ProcessorRecord`.
+    """
 
     vertex: int
     processor: int
     finished: bool
     pieces: list[Piece]
+    tells_rest: bool = True
 
 
 class Saved(msgspec.Struct, frozen=True, tag=True, array_like=True):

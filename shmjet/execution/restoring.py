@@ -70,12 +70,11 @@ class Restoring:
         self._reader = ChunkReader(Path(manifest).parent, codec, classes)
         self._mixed: dict[int, dict[int, list[list[Entry]]]] = {}
 
-    def share(self, place: Place, saves_at_end: bool) -> Share:
+    def share(self, place: Place) -> Share:
         """Return what one processor gets back.
 
         Args:
             place: of the processor, on this member.
-            saves_at_end: the entries of processors that had ended say so.
 
         Raises:
             ProcessorError: some sources of a vertex had ended, others not, and nothing says what is left to read for
@@ -90,10 +89,12 @@ class Restoring:
         if self._is_as_before(v, saved):
             record = _record_of(saved, me)
             if record is not None and record.finished:
-                return Share(True, iter(()), final=[e for piece in record.pieces for e in self._entries(v, piece)])
+                final = [entry for piece in record.pieces for entry in self._entries(v, piece)]
+                return Share(True, iter(()), final=final, tells_rest=record.tells_rest)
         elif all(record.finished for record in saved.processors):
-            return Share(True, iter(()), final=self._final(v, saved, me))
-        elif any(record.finished for record in saved.processors) and not (self._inbound(v) or saves_at_end):
+            tells_rest = all(record.tells_rest for record in saved.processors)
+            return Share(True, iter(()), final=self._final(v, saved, me), tells_rest=tells_rest)
+        elif not self._inbound(v) and any(record.finished and not record.tells_rest for record in saved.processors):
             ended = sum(record.finished for record in saved.processors)
             raise ProcessorError(
                 f"vertex {saved.name!r} had {saved.parallelism} processors in the snapshot, {ended} had ended, "

@@ -37,7 +37,7 @@ class SnapshotOrders:
         self._process = process
         self._codec = codec
         self._writer: SnapshotWriter | None = None
-        self._ended: dict[Place, tuple[StatePartitions, list[Entry]]] = {}
+        self._ended: dict[Place, tuple[StatePartitions, list[Entry], bool]] = {}
         self._told: set[Place] = set()
         self._saved: list[SavedProcessor] = []
         self._resolved: list[Place] = []
@@ -87,6 +87,11 @@ class SnapshotOrders:
         assert self._writer is not None
         return ProcessorEntries(self._writer, partitions, place[1], before)
 
+    def refuse(self, why: str) -> None:
+        """Note why the snapshot that is being saved cannot become valid."""
+        assert self._writer is not None
+        self._writer.error = self._writer.error or why
+
     def saved(self, place: Place, pieces: list[Piece]) -> None:
         """Note that a processor has saved its state and passed the barrier on."""
         self._saved.append(SavedProcessor(*place, False, pieces))
@@ -99,7 +104,9 @@ class SnapshotOrders:
         """Note that a sink has all its input."""
         self._at_end.append(place)
 
-    def ended(self, place: Place, saved_id: int, partitions: StatePartitions, entries: list[Entry]) -> None:
+    def ended(
+        self, place: Place, saved_id: int, partitions: StatePartitions, entries: list[Entry], *, tells_rest: bool
+    ) -> None:
         """Note that a processor has ended.
 
         Args:
@@ -107,18 +114,19 @@ class SnapshotOrders:
             saved_id: the last snapshot to which it has reported.
             partitions: of its vertex.
             entries: its final state.
+            tells_rest: whether these tell other processors what is left to do in its place.
         """
-        self._ended[place] = partitions, entries
+        self._ended[place] = partitions, entries, tells_rest
         if self.save is not None and self.saves and saved_id < self.save.snapshot_id:
             self._report_ended(place)
 
     def _report_ended(self, place: Place) -> None:
-        partitions, entries = self._ended[place]
+        partitions, entries, tells_rest = self._ended[place]
         assert self._writer is not None
         state = ProcessorEntries(self._writer, partitions, place[1])
         state.add(list(entries))
         state.flush(lambda: False)
-        self._saved.append(SavedProcessor(*place, True, state.pieces))
+        self._saved.append(SavedProcessor(*place, True, state.pieces, tells_rest))
         self._told.add(place)
 
     # -- reports ------------------------------------------------------------------------------------------------

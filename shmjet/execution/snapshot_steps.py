@@ -2,7 +2,7 @@
 
 A tasklet of a job with a guarantee has one `SnapshotSteps`, which adds its states to the tasklet's and takes the place
 of three: at an aligned barrier state is saved before the barrier goes on, `complete()` gives way to an order to save,
-and the end waits for phase two. A job without a guarantee has none of this.
+and the end waits for phase two. Tasklets of a job without a guarantee get theirs when it is exported.
 
 *Save*: `save_to_snapshot` until True, in slices of about a millisecond, each of which is encoded before the next; then
 `snapshot_commit_prepare`; then the barrier. Where the processor captures its state, the barrier goes on at once, and
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shmjet.core import ShmjetError
+from shmjet.core.processor import NotSavedError
 from shmjet.data.marks import Barrier
 from shmjet.execution.lasting_pieces import NOTHING
 from shmjet.execution.snapshot_orders import Place, SnapshotOrders
@@ -49,12 +50,14 @@ class Share:
         lists: of entries, read when they are asked for.
         heads: items by the ordinal of an ordered edge: they come before anything that comes on it.
         final: of a processor that had ended, its last entries.
+        tells_rest: whether these tell other processors what is left to do in its place.
     """
 
     is_finished: bool
     lists: Iterator[list[Entry]]
     heads: list[tuple[int, list[Any]]] = field(default_factory=list)
     final: list[Entry] = field(default_factory=list)
+    tells_rest: bool = False
 
 
 class SnapshotSteps:
@@ -99,6 +102,7 @@ class SnapshotSteps:
         self._lasting = self._newly_lasting = NOTHING
         """What the last valid snapshot, and the last that was saved, have to which later ones may refer."""
         self._final: list[Entry] = []
+        self._tells_rest = False
         self._completed = False
         self._stopped = False
         self._told = False
@@ -118,6 +122,20 @@ class SnapshotSteps:
         }
         if share is not None:
             tasklet.state = State.RESTORE_SNAPSHOT
+
+    def join_late(self) -> None:
+        """Take part from now on, also of a tasklet that has ended, or is about to, without saving its last state."""
+        tasklet = self._tasklet
+        if tasklet.state not in (State.EMIT_DONE_ITEM, State.END):
+            return
+        complete = not self._processor._saves_at_end
+        while not complete:  # it tells its position, which does not need what has been closed
+            complete, entries = self._offer()
+            self._final += entries
+            self._tells_rest = True
+        if tasklet.done:
+            final, tells_rest = self._final, self._tells_rest
+            self._orders.ended(self._place, 0, self._partitions, final, tells_rest=tells_rest)
 
     # -- orders -------------------------------------------------------------------------------------------------
 
@@ -143,7 +161,7 @@ class SnapshotSteps:
             assert self._find_share is not None
             share = self._share = self._find_share()
             if share.is_finished:
-                self._final = share.final
+                self._final, self._tells_rest = share.final, share.tells_rest
                 self._completed = True
                 tasklet.emit_done()
                 return
@@ -212,10 +230,13 @@ class SnapshotSteps:
             if heads:
                 self._entries.add_own(heads)
         if self._processor._captures:
-            if not self._tasklet.timed("_capture()", self._processor._capture):
-                self._tasklet.poll()
-                return
-            self._is_captured = True
+            try:
+                if not self._tasklet.timed("_capture()", self._processor._capture):
+                    self._tasklet.poll()
+                    return
+                self._is_captured = True
+            except NotSavedError as error:
+                self._orders.refuse(f"vertex {self._tasklet.context.vertex_name!r}: {error}")
         elif not self._save_slice(self._entries):
             return
         if save.prepares:
@@ -352,6 +373,7 @@ class SnapshotSteps:
         complete, entries = self._offer()
         self._final += entries
         if complete:
+            self._tells_rest = True
             self._tasklet.emit_done()
         elif entries:
             self._tasklet.note_progress()
@@ -361,7 +383,8 @@ class SnapshotSteps:
     def _end(self) -> None:
         self._tasklet.emit_done_item()
         if not self._stopped:
-            self._orders.ended(self._place, self.saved_id, self._partitions, self._final)
+            final, tells_rest = self._final, self._tells_rest
+            self._orders.ended(self._place, self.saved_id, self._partitions, final, tells_rest=tells_rest)
 
     # -- moving to another worker -------------------------------------------------------------------------------
 

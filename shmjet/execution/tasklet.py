@@ -331,7 +331,7 @@ class ProcessorTasklet:
         for name, value in state.items():
             setattr(self, name, value)
         if self.snapshots is not None:
-            self.snapshots.import_state(snapshots)
+            self.snapshots.import_state({} if snapshots is None else snapshots)
         self.runnable = True
 
     def relink_output(self, ordinal: int, old: LaneWriter, new: LaneWriter) -> None:
@@ -499,11 +499,7 @@ class ProcessorTasklet:
         return self.clock() - self._begun_ns > self._emission_ns
 
     def _emit_barrier(self) -> None:
-        """Pass an aligned barrier on; in a job without a guarantee nothing is saved before."""
-        barrier = self.intake.barrier
-        assert barrier is not None
-        self.pass_barrier(barrier)
-        self.state = State.PROCESS_WATERMARK
+        """Wait at a barrier that was faster than the order to save: with that come steps that pass the barrier on."""
 
     def pass_barrier(self, barrier: Barrier) -> None:
         """Queue a barrier for all lanes, and take in again what comes after it."""

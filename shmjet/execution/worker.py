@@ -385,6 +385,8 @@ class Worker:
         except BaseException as error:
             self._fail(deployment, error, None)
         else:
+            if deployment.started and deployment.snapshots is not None and deployment not in self._saving:
+                self._saving.append(deployment)
             self._report_snapshots(deployment)
 
     def _report_snapshots(self, deployment: Deployment) -> None:

@@ -53,11 +53,15 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProcessorRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The saved state of one processor, by its global index; `finished` when it had ended before the snapshot."""
+    """The saved state of one processor, by its global index; `finished` when it had ended before the snapshot.
+
+    `tells_rest` of a finished processor: its entries tell other processors what is left to do in its place.
+    """
 
     processor: int
     finished: bool
     pieces: list[Piece]
+    tells_rest: bool = True
 
 
 class SavedVertex(msgspec.Struct, frozen=True, array_like=True):

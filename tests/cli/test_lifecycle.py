@@ -82,11 +82,7 @@ def test_what_does_not_fit_the_status_is_said_in_a_line(
         run(["suspend", "nonsense", *where])
 
 
-def test_a_job_without_a_guarantee_has_nothing_to_save(
-    held: Execution, said: Callable[..., str], where: list[str]
-) -> None:
-    with pytest.raises(ShmjetError, match="has no processing_guarantee"):
-        run(["save-snapshot", "clicks", "before", *where])
+def test_what_cannot_be_saved_is_said(held: Execution, said: Callable[..., str], where: list[str]) -> None:
     with pytest.raises(package.ConfigError, match="must not begin with a dot"):
         run(["save-snapshot", "clicks", "../before", *where])
     assert said("snapshots") == "there is no exported snapshot\n"

@@ -80,7 +80,8 @@ class Story:
         self.sent: list[object] = []
         self.failures: list[Failure] = []
         self.terminal = 0
-        chosen = RunSettings(guarantee="exactly_once", snapshot_interval=INTERVAL, **settings)  # type: ignore[arg-type]
+        settings = {"guarantee": "exactly_once", "snapshot_interval": INTERVAL, **settings}
+        chosen = RunSettings(**settings)  # type: ignore[arg-type]
         self.store = SnapshotStore(folder)
         self.lineage = Lineage("l", self.store, chosen)
         self.count = len(of.vertices)
@@ -203,6 +204,38 @@ def test_a_phase_that_takes_too_long_names_what_it_waits_for(tmp_path: Path, pha
     assert failure.vertex == "count"
     assert f"({phase}) of snapshot 1" in failure.text
     assert "it waits for vertex 'count', processor 0, and for 1 more" in failure.text
+
+
+def test_without_a_guarantee_there_are_exports_only_and_one_that_hangs_fails_by_itself(tmp_path: Path) -> None:
+    story = Story(tmp_path, guarantee="none")
+    story.clock.pass_by(100 * INTERVAL)
+    assert story.told() == []
+    outcomes: list[str | None] = []
+    story.snapshots.take(SnapshotRequest(name="x"), outcomes.append)
+    story.takes(1)
+    assert outcomes == [None]
+    assert story.lineage.exported("x") is not None
+    assert story.valid == []
+    story.snapshots.take(SnapshotRequest(name="y"), outcomes.append)
+    story.snapshots.take(SnapshotRequest(name="z"), outcomes.append)
+    story.told()
+    story.save(2, 0)
+    story.clock.pass_by(PHASE_S)
+    story.snapshots.take(SnapshotRequest(name="z"), outcomes.append)
+    assert not story.failures
+    assert len(outcomes) == 4
+    for late in outcomes[1:]:
+        assert late is not None
+        assert "it waits for vertex 'count', processor 0" in late
+    story.save(2, 1, 2)
+    story.resolve(2)
+    story.told()
+    story.snapshots.take(SnapshotRequest(terminal=True, name="z"), outcomes.append)
+    story.takes(3)
+    assert outcomes[4:] == [None]
+    assert (story.terminal, story.valid) == (1, [])
+    story.clock.pass_by(100 * INTERVAL)
+    assert story.told() == []
 
 
 def test_the_last_snapshot_comes_at_once_when_only_sinks_wait(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Attempt:
     def cancel(self) -> None:
         self.cancelled = True
 
-    def take_snapshot(self, request: SnapshotRequest, done: Callable[[str | None], None]) -> None:
+    def take_snapshot(self, request: SnapshotRequest, lineage: Any, done: Callable[[str | None], None]) -> None:
         self.snapshots.append(done)
 
     def becomes(self, status: JobStatus, text: str | None = None) -> None:

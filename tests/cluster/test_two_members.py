@@ -19,7 +19,6 @@ from shmjet import (
     JetConfig,
     JetInstance,
     JobConfig,
-    JobStateError,
     JobStatus,
     Processor,
     ProcessorContext,
@@ -337,8 +336,9 @@ def test_a_job_of_two_members_is_steered_by_way_of_the_one_that_does_not_coordin
     assert told("restart", "steered") == "job steered restarted\n"
     assert execution.metrics().attempts == 3
     assert client.snapshots() == []
-    with pytest.raises(JobStateError, match="no processing_guarantee"):
-        job.export_snapshot("nothing")
+    job.export_snapshot("spread", 60)  # without a guarantee
+    assert [(found.name, found.job_name) for found in client.snapshots()] == [("spread", "steered")]
+    client.snapshots()[0].destroy()
     job.cancel()
     with pytest.raises(CancelledError):
         execution.result(60)

@@ -13,6 +13,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -263,6 +264,8 @@ class LocalRun:
 
     def _call(self, tasklet: ProcessorTasklet) -> bool:
         before = tasklet.last_barrier
+        if self._barriers and tasklet.snapshots is None:  # no one orders it to save
+            tasklet.steps[State.EMIT_BARRIER] = partial(_pass_barrier, tasklet)
         progress = tasklet.call()
         if tasklet.last_barrier != before:
             context = tasklet.context
@@ -300,6 +303,12 @@ class LocalRun:
         adopt = Adopt(1, message.vertex, message.processor, message.state, message.size, message.tables)
         thief.adopt(adopt, fds)
         self.steals += 1
+
+
+def _pass_barrier(tasklet: ProcessorTasklet) -> None:
+    assert tasklet.intake.barrier is not None
+    tasklet.pass_barrier(tasklet.intake.barrier)
+    tasklet.state = State.PROCESS_WATERMARK
 
 
 class MemoryGrid:

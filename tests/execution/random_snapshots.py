@@ -131,16 +131,22 @@ def _routed(edge: Edge, route: str) -> Edge:
     return edge
 
 
-def check(seed: int, folder: Path) -> str:
+def check(seed: int, folder: Path, guarantee: ProcessingGuarantee | None = None) -> str:
     """Run the DAG of a seed in some attempts; return a line that says what it was.
+
+    Args:
+        seed: of the DAG and of what happens to it.
+        folder: of its snapshots.
+        guarantee: of the job; None: a random one.
 
     Raises:
         AssertionError: something was lost or doubled, or stood still.
     """
     rng = random.Random(f"attempts {seed}")
     stages = RandomStages(seed)
-    exactly = rng.random() < 0.7
-    guarantee = ProcessingGuarantee.EXACTLY_ONCE if exactly else ProcessingGuarantee.AT_LEAST_ONCE
+    drawn = ProcessingGuarantee.EXACTLY_ONCE if rng.random() < 0.7 else ProcessingGuarantee.AT_LEAST_ONCE
+    guarantee = guarantee or drawn
+    exactly = guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
     varies = rng.random() < 0.5
     shape_seed = rng.random()
     RESULTS.clear()

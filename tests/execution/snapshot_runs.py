@@ -33,7 +33,7 @@ class SnapshotRun(LocalRun):
         dag: what to run.
         folder: of chunk files and manifests.
         workers: number of workers.
-        guarantee: of the job.
+        guarantee: of the job; without one snapshots are exports.
         rate: how often, per round, a snapshot begins while none is under way, 0 to 1.
         restore: begin from the last manifest in the folder, if there is one.
         kill_at: the round before which the run is stopped.
@@ -67,6 +67,7 @@ class SnapshotRun(LocalRun):
             seed=seed,
             **options,
         )
+        self._guarantees = guarantee is not ProcessingGuarantee.NONE
         self.snapshot_id = max((int(path.stem) for path in folder.glob("*.manifest")), default=0) + 100
         self.valid = 0
         self.errors: list[str] = []
@@ -114,7 +115,8 @@ class SnapshotRun(LocalRun):
             self.wake(deployment)
             return True
         if self._phase == 0 and self._begins():
-            self.begin(terminal=self._terminal_at is not None and self.rounds >= self._terminal_at)
+            terminal = self._terminal_at is not None and self.rounds >= self._terminal_at
+            self.begin(terminal, prepares=terminal or self._guarantees)
             return True
         if self._phase == 1 and self.places == self._saved.keys() | self._finished.keys():
             self._resolve()
@@ -150,7 +152,9 @@ class SnapshotRun(LocalRun):
 
     def _take_reports(self) -> None:
         for deployment in self.deployments:
-            assert deployment.snapshots is not None
+            if deployment.snapshots is None:  # it has not been told to save yet
+                assert not self._guarantees
+                continue
             for report in deployment.snapshots.take_reports():
                 self.reports.append(report)
                 match report:
@@ -184,7 +188,7 @@ class SnapshotRun(LocalRun):
         vertices = []
         for v, vertex in enumerate(self.plan.vertices):
             saved = [known[v, p] for p in range(vertex.parallelism)]
-            records = [ProcessorRecord(one.processor, one.finished, one.pieces) for one in saved]
+            records = [ProcessorRecord(one.processor, one.finished, one.pieces, one.tells_rest) for one in saved]
             vertices.append(SavedVertex(vertex.name, vertex.parallelism, self.plan.partition_count, records))
         manifest = Manifest("lineage", self.snapshot_id, "job", None, 0.0, self.terminal, vertices)
         write_manifest(self._folder / f"{self.snapshot_id}.manifest", manifest)

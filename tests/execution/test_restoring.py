@@ -65,7 +65,7 @@ def save(folder: Path, finished: frozenset[int] = frozenset(), *, mixed: bool = 
 def restored(folder: Path, processor: int, plan: Any) -> list[Any]:
     """What a processor gets in a process of its own."""
     restoring = Restoring(str(folder / "m"), plan, [], lambda v: StatePartitions(plan, [], v), Codec())
-    share = restoring.share((0, processor), saves_at_end=True)
+    share = restoring.share((0, processor))
     found = [*share.final, *(entry for entries in share.lists for entry in entries)]
     restoring.close()
     return found

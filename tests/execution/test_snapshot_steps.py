@@ -380,7 +380,7 @@ def test_restored_processors_get_entries_before_anything_else(tmp_path: Path) ->
 
 
 def test_sources_that_do_not_say_what_is_left_need_as_many_processors(tmp_path: Path) -> None:
-    records = [ProcessorRecord(0, True, []), ProcessorRecord(1, False, [])]
+    records = [ProcessorRecord(0, True, [], tells_rest=False), ProcessorRecord(1, False, [])]
     vertices = [SavedVertex("source", 2, 271, records)]
     write_manifest(tmp_path / "1.manifest", Manifest("l", 1, "j", None, 0.0, False, vertices))
     with (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shmjet.core import DAG, between
+from shmjet.core import DAG, ProcessingGuarantee, between
 from tests.examples import seeds
 from tests.execution.random_snapshots import check
 from tests.execution.snapshot_runs import Killed, SnapshotRun
@@ -64,3 +64,8 @@ def test_killed_run_goes_on_from_its_last_snapshot(tmp_path: Path, kill_at: int)
 @pytest.mark.parametrize("seed", [*seeds(20), 198, 228, 254])
 def test_random_dag_is_exact_after_kills_and_restores(tmp_path: Path, seed: int) -> None:
     check(seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_random_dag_without_a_guarantee_is_exact_when_it_begins_from_exports(tmp_path: Path, seed: int) -> None:
+    check(seed, tmp_path, ProcessingGuarantee.NONE)

@@ -54,7 +54,7 @@ def test_manifest_is_as_the_page_says(tmp_path: Path) -> None:
         "job_name": "name",
         "created": 1.5,
         "terminal": True,
-        "vertices": [["v", 2, 271, [[1, True, [[-3, "a.chunk", 16, 40, 99, 2]]]], "sort"]],
+        "vertices": [["v", 2, 271, [[1, True, [[-3, "a.chunk", 16, 40, 99, 2]], True]], "sort"]],
     }
 
 

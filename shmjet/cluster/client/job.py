@@ -236,7 +236,8 @@ class Job:
     def export_snapshot(self, name: str, timeout: float | None = None) -> Snapshot:
         """Save the state of the job under a name, and wait for that; the job goes on, or stays suspended.
 
-        While the job starts, or is being restarted or suspended, this waits for what comes of that, for a minute.
+        While the job starts, or is being restarted or suspended, this waits for what comes of that, for a minute. A job
+        without a guarantee can be exported while it runs: another job goes on from there, its own attempts do not.
 
         Args:
             name: of the snapshot; an older one of that name is replaced. It has at most 200 bytes, no slash, and does
@@ -244,7 +245,8 @@ class Job:
             timeout: seconds; when they are over the export goes on.
 
         Raises:
-            JobStateError: the job has ended, was not started, does not run within a minute, or has no guarantee.
+            JobStateError: the job has ended, was not started, does not run within a minute, or is suspended and has no
+                guarantee.
             ConfigError: it cannot be a name.
             ShmjetError: the state cannot be saved.
             MemberLostError: the member is gone.
@@ -255,8 +257,8 @@ class Job:
     def cancel_and_export_snapshot(self, name: str, timeout: float | None = None) -> Snapshot:
         """Save the state of the job under a name and end the job with that: for the next version of it.
 
-        Sinks make visible what belongs to the snapshot, and nothing after it. The execution is cancelled,
-        and the job's name may be used again.
+        Sinks make visible what belongs to the snapshot, and nothing after it; without a guarantee file sinks that do
+        not roll leave no files, because the job is cancelled. The job's name may be used again.
 
         Args:
             name: as for `export_snapshot`.

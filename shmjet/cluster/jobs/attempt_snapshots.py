@@ -2,7 +2,8 @@
 
 A snapshot comes `snapshot_interval` after the end of the one before; at once when a client asks for one, or when all
 that is left are sinks that wait for the last one; and not before the sources of edges of higher priority have ended,
-since a barrier would come twice there. A snapshot that fails does no harm: the one before it stays valid.
+since a barrier would come twice there. A snapshot that fails does no harm: the one before it stays valid. Of a job
+without a guarantee snapshots are taken for clients only.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ class AttemptSnapshots:
         self._is_due = False
         self._timer: Timer | None = None
         self._failed_at_end = 0
+        self._hangs = ""
+        """Why a snapshot of a job without a guarantee does not come to an end; empty while none hangs."""
         self._log = RateLimitedLog(logger, burst=FAILURES_AT_ONCE, per_s=1 / FAILURES_EVERY_S)
         self._is_running = self._has_stopped = False
 
@@ -138,6 +141,8 @@ class AttemptSnapshots:
         """
         if self._has_stopped:
             done(STOPPED)
+        elif self._hangs:
+            done(self._hangs)
         else:
             self._wanted.append((request, done))
             self._consider()
@@ -178,8 +183,10 @@ class AttemptSnapshots:
     # -- when the next one begins -------------------------------------------------------------------------------
 
     def _wait(self, seconds: float) -> None:
+        """Have the next snapshot taken after some time, if the job has a guarantee."""
         self._end_timer()
-        self._timer = self._clock.call_later(seconds, self._time_is_up)
+        if self._lineage.takes_snapshots:
+            self._timer = self._clock.call_later(seconds, self._time_is_up)
 
     def _end_timer(self) -> None:
         if self._timer is not None:
@@ -238,7 +245,7 @@ class AttemptSnapshots:
             send=self._send,
             on_valid=lambda ended: self._valid(request, ended),
             on_over=lambda error: self._over(request, waiting, error),
-            on_late=self._fail,
+            on_late=self._late,
         )
         self._taking = SnapshotTaking(
             self._source, self._lineage, request, self._parallelism, self._finished, user, self._clock
@@ -261,6 +268,7 @@ class AttemptSnapshots:
         """
         taking, self._taking = self._taking, None
         assert taking is not None
+        self._hangs = ""
         self._wait(self._interval)
         if error is None:
             if request.prepares:
@@ -271,10 +279,20 @@ class AttemptSnapshots:
             text = f"snapshot {taking.id} of job {self._source.name} has failed: {error}"
             if self._only_sinks_wait:
                 self._last_has_failed(text)
-            else:
+            elif self._lineage.takes_snapshots:
                 self._log.warning("%s; the next one begins in %g s", text, self._interval)
         self._tell_done(error)
         self._consider()
+
+    def _late(self, failure: Failure) -> None:
+        """Stop the attempt, which goes on from the snapshot before; one without a guarantee would begin anew."""
+        if self._lineage.takes_snapshots:
+            self._fail(failure)
+            return
+        self._hangs = failure.text
+        self._tell_done(self._hangs)
+        while self._wanted:
+            self._wanted.popleft()[1](self._hangs)
 
     def _last_has_failed(self, text: str) -> None:
         """Try the last snapshot again, some times: without it the job cannot complete."""

@@ -66,7 +66,7 @@ class AttemptPlan:
         members: who takes part; the first is this member, which coordinates.
         epoch: gives that of the view in force: members may join before all are asked to prepare.
         owners: of partitions, among the members.
-        lineage: to which its snapshots belong; None for a job without a guarantee.
+        lineage: to which its snapshots belong; None for a job without a guarantee that begins from none.
         is_followed: says, once it has failed, whether another attempt follows at once.
     """
 
@@ -119,6 +119,7 @@ class JobCoordinator:
         self._requests = 0
         self._over: asyncio.Event | None = None
         self._preparing: asyncio.Future[None] | None = None
+        self._ready: dict[str, PartReady] = {}
         lineage = plan.lineage
         self._snapshots = self._snapshots_of(lineage) if lineage is not None and lineage.takes_snapshots else None
 
@@ -193,14 +194,19 @@ class JobCoordinator:
         self._attempt.cancel()
         self._carry_out()
 
-    def take_snapshot(self, request: SnapshotRequest, done: Done) -> None:
-        """Take a snapshot of a job with a guarantee, as soon as that is possible.
+    def take_snapshot(self, request: SnapshotRequest, lineage: Lineage, done: Done) -> None:
+        """Take a snapshot as soon as that is possible; without a guarantee it is exported.
 
         Args:
             request: what kind of snapshot.
+            lineage: to which it belongs.
             done: called when it is over, with what went wrong.
         """
-        assert self._snapshots is not None, "only a job with a guarantee has snapshots"
+        if self._snapshots is None:
+            self._snapshots = self._snapshots_of(lineage)
+            for uuid, ready in self._ready.items():
+                self._snapshots.report(uuid, ready)
+            self._snapshots.follow(self._attempt.phase)
         self._snapshots.take(request, done)
 
     def _snapshot_ends_it(self) -> None:
@@ -241,9 +247,10 @@ class JobCoordinator:
 
     def _prepare(self, probed: Probed) -> None:
         plan, members = self._plan, self._members
-        snapshots = "" if plan.lineage is None else plan.lineage.folder
-        manifest = "" if plan.lineage is None else plan.lineage.restored_from()
-        if plan.lineage is not None and plan.lineage.has_lost_all:
+        lineage = plan.lineage
+        manifest = "" if lineage is None else lineage.restored_from()
+        snapshots = lineage.folder if lineage is not None and (lineage.takes_snapshots or manifest) else ""
+        if lineage is not None and lineage.has_lost_all:
             self.report(self._own, PartFailed(self.id, member_failed(DamagedSnapshotError(LOST_ALL))))
             return
         if not self._attempt.ask([peer.uuid for peer in members]):
@@ -288,8 +295,10 @@ class JobCoordinator:
             case PartSaved() | PartResolved() | PartAtEnd() | PartOpenSources():
                 if self._snapshots is not None:
                     self._snapshots.report(uuid, message)
-            case PartReady() if self._snapshots is not None:
-                self._snapshots.report(uuid, message)
+            case PartReady():
+                self._ready[uuid] = message
+                if self._snapshots is not None:
+                    self._snapshots.report(uuid, message)
                 self._attempt.report(uuid, message)
             case _:
                 self._attempt.report(uuid, message)

@@ -48,7 +48,7 @@ class Lineage:
 
     @property
     def takes_snapshots(self) -> bool:
-        """Whether the job has a guarantee; else attempts begin from its initial snapshot only."""
+        """Whether the job has a guarantee; else its attempts go on from the initial snapshot at most."""
         return self.settings.has_guarantee
 
     @property
@@ -74,24 +74,24 @@ class Lineage:
         Args:
             manifest: of the snapshot.
             name: under which it is exported; None when it is not.
-            prepared: whether attempts may go on from it.
+            prepared: whether attempts may go on from it, if the job has a guarantee.
 
         Raises:
             OSError: there is no room, or a chunk file is not there.
         """
         if name is not None:
             self._all.keep(manifest, self._store.folder, name)
-        if prepared:
+        if prepared and self.takes_snapshots:
             self._store.write(manifest)
 
     def succeeded(self, manifest: Manifest, started_at: float) -> None:
-        """Take that a snapshot is valid from which attempts may go on.
+        """Take that a snapshot is valid from which attempts may go on, or with which a job without a guarantee ends.
 
         Args:
             manifest: of the snapshot.
             started_at: when it was ordered, in seconds since the epoch.
         """
-        self._relied_on_one = True
+        self._relied_on_one = self._relied_on_one or self.takes_snapshots
         self.last = LastSnapshot(
             manifest.snapshot_id,
             started_at,

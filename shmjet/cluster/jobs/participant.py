@@ -63,6 +63,7 @@ from shmjet.execution.messages import (
     Resolved,
     Save,
     Saved,
+    SavedProcessor,
     Start,
 )
 from shmjet.execution.metrics import NO_METRICS, Metrics
@@ -234,6 +235,7 @@ class Participant:
                 save = Save(self.id, message.snapshot_id, message.terminal, message.prepares, message.folder)
                 self._tell_all(save)
                 self._newest = [save]
+                self._report_gone()
             case ResolvePart():
                 resolve = Resolve(self.id, message.snapshot_id, message.success)
                 self._tell_all(resolve)
@@ -245,6 +247,22 @@ class Participant:
             case AskMetrics():
                 self._post.send(self.coordinator, PartMetrics(message.request, self.metrics(), self.id))
         self._carry_out()
+
+    def _report_gone(self) -> None:
+        """Report the processors of processes that have let go while a job without a guarantee is exported."""
+        if self.job.settings.has_guarantee or self._context is None or len(self._newest) != 1:
+            return
+        plan, there = self._context.plan, self._part.unfinished()
+        if plan.stealing:  # its workers stay to the end, and do not say whose tasklets have ended on them
+            there = [*there, *range(plan.worker_count)]
+        gone = [
+            SavedProcessor(v, p, True, [], tells_rest=False)
+            for v, vertex in enumerate(plan.vertices)
+            for p, endpoint in enumerate(vertex.endpoints)
+            if endpoint not in there
+        ]
+        if gone:
+            self._report(PartSaved(self.id, self._newest[0].snapshot_id, gone))
 
     def _tell_all(self, order: Save | Resolve) -> None:
         """Tell all processes with tasklets, and processes whose tasklets have ended as long as they have not let go."""
@@ -291,6 +309,8 @@ class Participant:
                 if part.awaits_ready:
                     part.ready(*self._seen_ready())
                 part.ended(at, adopted=message.adopted, finished=message.finished, commits=message.commits)
+                if message.finished:
+                    self._report_gone()
             case Saved():
                 self._report(PartSaved(self.id, message.snapshot_id, message.processors, message.error))
             case Resolved():

@@ -52,7 +52,8 @@ class JobRun:
         on_over: called with the run when nothing of it is left anywhere.
         after_failure: says what follows an attempt that has failed, unless results may have been made visible.
         pause_before_next: says how long the attempt after a failed one waits.
-        lineage: its snapshots; None for a job without a guarantee.
+        lineage: its snapshots; None for a job without a guarantee that begins from none.
+        make_lineage: makes one of its exports, when there is none. Raises ShmjetError when there is no room.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class JobRun:
         after_failure: AfterFailure = lambda *_: Next.END,
         pause_before_next: PauseBeforeNext = lambda _: 0.0,
         lineage: Lineage | None = None,
+        make_lineage: Callable[[], Lineage] | None = None,
     ) -> None:
         self.id = id
         self.job = request.job
@@ -79,6 +81,7 @@ class JobRun:
         self.suspension: RunSuspension | None = None
         """Why it is suspended; None while it is not."""
         self.lineage = lineage
+        self._make_lineage = make_lineage
         self._attempts = attempts
         self._on_status = on_status
         self._on_over = on_over
@@ -300,13 +303,15 @@ class JobRun:
             what the snapshot holds.
 
         Raises:
-            JobStateError: the job has no guarantee, has ended, ends before that, or does not run within
-                `EXPORT_WAIT_S`.
+            JobStateError: the job has ended, ends before that, or does not run within `EXPORT_WAIT_S`; or it is
+                suspended and has no guarantee.
             ShmjetError: the snapshot has failed; the job goes on, and an older one of that name is as before.
         """
+        if self.lineage is None and self._make_lineage is not None and not self.status.is_terminal:
+            self.lineage = self._make_lineage()
         lineage = self.lineage
-        if lineage is None or not lineage.takes_snapshots:
-            raise JobStateError(f"{self._name} has no processing_guarantee, so its state cannot be exported")
+        if lineage is None:
+            raise JobStateError(f"{self._name} is {self._state}; cannot export a snapshot of it")
         if self.suspension is None:
             error = await (self._cancel_with_export(name) if cancel else self._export_running(name))
             if error is not None:
@@ -346,7 +351,8 @@ class JobRun:
             if self._stopping_for_wish:
                 raise JobStateError(f"{self._name} is being stopped; cannot export a snapshot of it")
             outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-            self._attempt.take_snapshot(SnapshotRequest(name=name), partial(_settle, outcome))
+            assert self.lineage is not None
+            self._attempt.take_snapshot(SnapshotRequest(name=name), self.lineage, partial(_settle, outcome))
             error = await outcome
             if error != STOPPED or not self._will_run:
                 return error
@@ -372,7 +378,8 @@ class JobRun:
             self._exporting -= 1
             self._tell()
         if found is None:
-            raise JobStateError(f"{self._name} was suspended before its first snapshot; there is nothing to export")
+            how = "before its first snapshot" if lineage.takes_snapshots else "without a processing_guarantee"
+            raise JobStateError(f"{self._name} was suspended {how}; there is nothing to export")
 
     def _ask_for(self, wish: Wish, verb: str) -> None:
         if self.status not in (*_BEFORE_RUNNING, JobStatus.RUNNING) or self._is_ending:
@@ -411,14 +418,15 @@ class JobRun:
             return
         if wish is None or attempt.status is not JobStatus.RUNNING:
             return
-        if not wish.graceful or self.lineage is None or not self.lineage.takes_snapshots:
+        lineage = self.lineage
+        saves = wish.graceful and lineage is not None and (lineage.takes_snapshots or wish.exported is not None)
+        if lineage is None or not saves:
             self._stopping_for_wish = True
             attempt.cancel()
         elif not self._stopping_for_wish:
             self._stopping_for_wish = True
-            attempt.take_snapshot(
-                SnapshotRequest(terminal=True, name=wish.name), lambda error: self._left_off(attempt, wish, error)
-            )
+            request = SnapshotRequest(terminal=True, name=wish.name)
+            attempt.take_snapshot(request, lineage, lambda error: self._left_off(attempt, wish, error))
 
     def _left_off(self, attempt: Coordinator, wish: Wish, error: str | None) -> None:
         """Take how the terminal snapshot has ended; without it the next attempt goes on from the one before."""

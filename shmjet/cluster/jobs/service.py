@@ -42,6 +42,7 @@ from shmjet.core.ownership import PartitionOwners
 from shmjet.execution.failure import member_failed, without_exception
 from shmjet.execution.messages import Failure
 from shmjet.snapshots.manifest import DamagedSnapshotError
+from shmjet.snapshots.store import ExportedSnapshot
 
 _ORDERS = (
     ProbePart,
@@ -148,8 +149,8 @@ class JobService:
         def over(run: JobRun) -> None:
             self._restarted.discard(run.id)
             self._unable.discard(run.id)
-            if lineage is not None and (has_outcome or not is_kept):
-                lineage.remove()
+            if run.lineage is not None and (has_outcome or not is_kept):
+                run.lineage.remove()
             on_over(run)
 
         run = JobRun(
@@ -161,6 +162,7 @@ class JobService:
             after_failure=self._after_failure,
             pause_before_next=self._pause_before_next,
             lineage=lineage,
+            make_lineage=partial(self._new_lineage, request.job),
         )
         if is_kept:
             self._keep(run)
@@ -255,8 +257,13 @@ class JobService:
             check_restorable(initial, job.shape, allow_dropped_state=settings.allow_dropped_state)
         if initial is None and not settings.has_guarantee:
             return None
+        return self._new_lineage(job, initial)
+
+    def _new_lineage(self, job: Submission, initial: ExportedSnapshot | None = None) -> Lineage:
+        """Return a lineage of a run. Raises ShmjetError when there is no room for it."""
+        snapshots = self._services.snapshots
         try:
-            lineage = Lineage(uuid4().hex, snapshots, settings)
+            lineage = Lineage(uuid4().hex, snapshots, job.settings)
             if initial is not None:
                 lineage.begin_from(initial)
         except OSError as error:

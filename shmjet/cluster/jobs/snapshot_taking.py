@@ -195,7 +195,7 @@ class SnapshotTaking:
         vertices = []
         for v, vertex in enumerate(self._source.shape.vertices):
             records = [
-                ProcessorRecord(self._global_index(place), record.finished, record.pieces)
+                ProcessorRecord(self._global_index(place), record.finished, record.pieces, record.tells_rest)
                 for place, record in self._progress.records.items()
                 if record.vertex == v
             ]

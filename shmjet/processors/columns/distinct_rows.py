@@ -12,7 +12,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shmjet.core.inbox import Inbox
-from shmjet.core.latency_policy import policy_in
+from shmjet.core.latency_policy import may_be_saved, policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.columns.empty_results import EmptyResults
 from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState
@@ -58,7 +58,7 @@ class DistinctRowsProcessor(ExpandingProcessor):
 
         hash_name = ROW_HASH if not self._names and self._part != "whole" else None
         self._rows = DistinctRows(self._names, hash_name, adds_hash=self._part == "first")
-        self._empty = EmptyResults(at_once=context.snapshotting_enabled)
+        self._empty = EmptyResults(at_once=may_be_saved(context))
 
     @property
     def _table(self) -> DistinctRows:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shmjet.core.column_key import ColumnKey, checked_names
 from shmjet.core.inbox import Inbox
-from shmjet.core.latency_policy import policy_in
+from shmjet.core.latency_policy import may_be_saved, policy_in
 from shmjet.core.outbox import Outbox
-from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.core.processor import NotSavedError, Processor, ProcessorContext
 from shmjet.core.state_placement import placement_in
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.columns.build_side_state import BUILD_EDGE, BuildSideState
@@ -83,7 +83,8 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
         """As `ExpandingProcessor.init`."""
         from shmjet.columns.join import HashJoin
 
-        self._empty = EmptyResults(at_once=context.snapshotting_enabled)
+        self._keeps_keys = may_be_saved(context) or self._how in UNMATCHED
+        self._empty = EmptyResults(at_once=may_be_saved(context))
         if self._how in UNMATCHED and context.total_parallelism > 1 and BUILD_EDGE in placement_in(context).broadcast:
             raise ProcessorError(
                 f"vertex {context.vertex_name!r}: a join with how={self._how!r} gives each row of edge 1 without a "
@@ -94,7 +95,7 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
             on=self._on,
             suffix=self._suffix,
             schema=self._build_schema,
-            keeps_keys=context.snapshotting_enabled,
+            keeps_keys=self._keeps_keys,
             probe_schema=self._stream_schema if self._how in UNMATCHED else None,
             notes_matches=self._how in UNMATCHED,
         )
@@ -139,6 +140,11 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
             yield from self._empty.rest()
 
     def _capture(self) -> bool:
+        if not self._keeps_keys:
+            raise NotSavedError(
+                "a join of batches keeps the keys of its build side only in jobs with a processing_guarantee or an "
+                "endless source"
+            )
         if not self.emission.flush_rest():
             return False
         self._saving = EntrySteps(self.outbox, self._state().entries(self._is_built))

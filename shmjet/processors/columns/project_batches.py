@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shmjet.core.latency_policy import may_be_saved
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.columns.empty_results import EmptyResults
 from shmjet.processors.general.base import ExpandingProcessor, Supply, require_batches
@@ -31,7 +32,7 @@ class ProjectBatchesProcessor(ExpandingProcessor):
         from shmjet.columns.projections import compiled
 
         self._apply = compiled(self._steps)
-        self._empty = EmptyResults(at_once=context.snapshotting_enabled)
+        self._empty = EmptyResults(at_once=may_be_saved(context))
 
     def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
         """Return the results for all batches, each made when it is drawn."""

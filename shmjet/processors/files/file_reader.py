@@ -18,7 +18,7 @@ from shmjet.core.processor import ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.files.file_blocks import Segment, Unit
-from shmjet.processors.files.file_work import FilePositions, FileWork, Partial, check_unchanged
+from shmjet.processors.files.file_work import FilePositions, FileWork, Partial, check_unchanged, last_changes
 from shmjet.processors.files.line_blocks import LineReader
 from shmjet.processors.general.base import BulkProcessor
 from shmjet.processors.general.claims import Claims
@@ -210,6 +210,8 @@ class FileProcessor(BulkProcessor):
         restored, self._restored = self._restored, {}
         if not restored:
             return True
+        if _FILES not in restored:
+            raise ProcessorError(f"vertex {self.context.vertex_name!r}: the snapshot does not name the files")
         patterns, cut, size, parts = restored[_FILES]
         if tuple(patterns) != self._work.patterns:
             raise ProcessorError(
@@ -279,7 +281,7 @@ class FileProcessor(BulkProcessor):
         index, work = self.context.global_index, self._work
         yield BroadcastKey(index), self._positions.saved()
         if index == 0:
-            changed = iter(work.changed)
+            changed = iter(work.changed or last_changes(path for path, _ in (*work.streams, *work.plain)))
             files = [(*file, next(changed, 0), True) for file in work.streams]
             files += [(*file, next(changed, 0), False) for file in work.plain]
             parts = -(-len(files) // _FILES_PER_ENTRY)

@@ -156,10 +156,10 @@ class BuiltSourceProcessor(BulkProcessor):
         self._created = False
         self._ended = False
         self._states = StateFunctions(functions.create_snapshot, functions.restore_snapshot)
-        self._saves_at_end = functions.create_snapshot is not None
 
     def start(self, context: ProcessorContext) -> None:
         """Create the user's context object."""
+        self._saves_at_end = self._functions.create_snapshot is not None and context.snapshotting_enabled
         self._buffer: SourceBuffer[Any] = SourceBuffer()
         self._object = self._functions.create(context)
         self._created = True
@@ -306,7 +306,8 @@ class BuiltSinkProcessor(BulkProcessor):
         What a snapshot may have is not aborted where it can be restored.
         """
         try:
-            is_kept = self._is_saved and self._functions.restore_snapshot is not None
+            is_restorable = self._functions.restore_snapshot is not None
+            is_kept = self._is_saved and is_restorable and self.context.snapshotting_enabled
             is_due = not self._committed and not is_kept and (self._has_new or self._new_at_save)
             if self._created and is_due and self._functions.abort is not None:
                 self._functions.abort(self._object)

@@ -25,8 +25,8 @@ LIST_PAGE = 1024
 class ReadMapProcessor(UnitSource):
     """Emits (key, value) of its share of the partitions.
 
-    Under a guarantee each partition is a unit, and the number of its entries emitted so far is the position, which
-    holds as long as the map does not change.
+    Under a guarantee each partition is a unit, else the share is one. The number of its entries emitted so far is the
+    position, which holds as long as the map does not change.
     """
 
     state_kind = "read_map"
@@ -45,8 +45,11 @@ class ReadMapProcessor(UnitSource):
         return list(share) if self.context.snapshotting_enabled else [tuple(share)]
 
     def restored_units(self, saved: Mapping[Any, int]) -> list[Any]:
-        """Return the partitions that are the processor's now."""
-        return list(self._share())
+        """Return the partitions that are the processor's now, or the shares that are dealt to it."""
+        shares = sorted(unit for unit in saved if isinstance(unit, tuple))
+        if not shares:
+            return list(self._share())
+        return shares[self.context.global_index :: self.context.total_parallelism]
 
     def open(self, unit: Any, position: int) -> tuple[Iterable[Any], int]:
         """Return the entries of a partition, lazily."""

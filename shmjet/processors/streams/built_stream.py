@@ -52,6 +52,7 @@ class BuiltStreamProcessor(TimedSource):
 
     def start(self, context: ProcessorContext) -> None:
         """Create the user's object."""
+        self._saves_at_end = context.snapshotting_enabled
         self._buffer: SourceBuffer[Any] = SourceBuffer()
         self._object = self._functions.create(context)
         self._created = True
