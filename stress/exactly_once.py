@@ -51,6 +51,8 @@ JOB_S = 240.0
 """Seconds that a job may take before it counts as hanging."""
 UNGUARDED = ("export", "move")
 """What may be done to a job without a guarantee so that its result stays exact."""
+NOT_EXPORTED = ("table_join", "table_anti")
+"""Steps whose state is not kept for exports of such jobs."""
 RENEW_AFTER = 12
 """Rounds on one instance."""
 DISTURBANCES = (
@@ -81,7 +83,7 @@ class Round:
         wanted = options.only or DISTURBANCES
         if self.guarantee is ProcessingGuarantee.NONE:
             wanted = [what for what in wanted if what in UNGUARDED]
-            if not wanted:
+            if not wanted or self.shape.state in NOT_EXPORTED:
                 wanted, self.guarantee = options.only or DISTURBANCES, ProcessingGuarantee.EXACTLY_ONCE
             elif self.shape.sink == "files":  # of a job that is cancelled there are none
                 self.shape = replace(self.shape, sink="list")

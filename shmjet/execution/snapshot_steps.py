@@ -99,6 +99,8 @@ class SnapshotSteps:
         self._entries: ProcessorEntries | None = None
         self._offered = False
         self._is_captured = False
+        self._may_fail = False
+        """Whether an error while state is saved fails the snapshot only."""
         self._lasting = self._newly_lasting = NOTHING
         """What the last valid snapshot, and the last that was saved, have to which later ones may refer."""
         self._final: list[Entry] = []
@@ -124,7 +126,11 @@ class SnapshotSteps:
             tasklet.state = State.RESTORE_SNAPSHOT
 
     def join_late(self) -> None:
-        """Take part from now on, also of a tasklet that has ended, or is about to, without saving its last state."""
+        """Take part from now on, also of a tasklet that has ended, or is about to, without saving its last state.
+
+        State that cannot be saved fails the export then, and not the job, which has no other use for snapshots.
+        """
+        self._may_fail = True
         tasklet = self._tasklet
         if tasklet.state not in (State.EMIT_DONE_ITEM, State.END):
             return
@@ -229,20 +235,34 @@ class SnapshotSteps:
             heads = self._tasklet.intake.heads()
             if heads:
                 self._entries.add_own(heads)
-        if self._processor._captures:
-            try:
-                if not self._tasklet.timed("_capture()", self._processor._capture):
-                    self._tasklet.poll()
-                    return
-                self._is_captured = True
-            except NotSavedError as error:
-                self._orders.refuse(f"vertex {self._tasklet.context.vertex_name!r}: {error}")
-        elif not self._save_slice(self._entries):
-            return
+        try:
+            if not self._save_some(self._entries):
+                return
+        except NotSavedError as error:
+            self._refuse(str(error))
+        except Exception as error:
+            if not self._may_fail:
+                raise
+            self._refuse(f"{type(error).__name__}: {error}")
         if save.prepares:
             self._tasklet.enter(State.SNAPSHOT_COMMIT_PREPARE)
         else:
             self._pass_barrier()
+
+    def _save_some(self, into: ProcessorEntries) -> bool:
+        """Capture the state, or save for a slice; return whether the barrier may go on."""
+        if not self._processor._captures:
+            return self._save_slice(into)
+        if not self._tasklet.timed("_capture()", self._processor._capture):
+            self._tasklet.poll()
+            return False
+        self._is_captured = True
+        return True
+
+    def _refuse(self, why: str) -> None:
+        """Have the snapshot fail, to which this processor adds nothing more."""
+        name = self._tasklet.context.vertex_name
+        self._orders.refuse(f"the state of vertex {name!r} cannot be saved: {why}")
 
     def _save_slice(self, into: ProcessorEntries) -> bool:
         """Save for a slice, which in the background either writes or offers; return whether all entries are written."""
@@ -269,9 +289,15 @@ class SnapshotSteps:
         """Save for a slice, after the barrier has been passed on."""
         assert self._entries is not None
         self._tasklet.note_progress()
-        if self._save_slice(self._entries):
-            self._tasklet.background = None
-            self._report()
+        try:
+            if not self._save_slice(self._entries):
+                return
+        except Exception as error:
+            if not self._may_fail:
+                raise
+            self._refuse(f"{type(error).__name__}: {error}")
+        self._tasklet.background = None
+        self._report()
 
     def _offer(self) -> tuple[bool, list[Entry]]:
         """Let the processor offer entries for a slice; return whether these are all, and them."""

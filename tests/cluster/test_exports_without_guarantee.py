@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,42 @@ class Rows(Processor):
         inbox.clear()
 
 
+class Locked(Processor):
+    """Cannot be saved."""
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        inbox.clear()
+
+    def save_to_snapshot(self) -> bool:
+        return self.outbox.offer_to_snapshot("state", threading.Lock())
+
+
+class Broken(Locked):
+    """Raises when it is to be saved."""
+
+    def save_to_snapshot(self) -> bool:
+        raise ValueError("not today")
+
+
+@pytest.mark.parametrize(
+    ("sink", "text"),
+    [(Locked, "EntryError: the entry of key 'state' cannot be saved"), (Broken, "ValueError: not today")],
+)
+def test_an_error_fails_the_export_and_not_the_job(
+    jet: JetInstance, gate: Path, eventually: Eventually, sink: type[Processor], text: str
+) -> None:
+    dag = DAG()
+    numbers, end = dag.new_vertex("numbers", lambda: Numbers(50, gate), 1), dag.new_vertex("end", sink, 1)
+    job = runs(jet, dag.edge(between(numbers, end)), eventually)
+    for export in (job.export_snapshot, job.cancel_and_export_snapshot, job.export_snapshot):
+        with pytest.raises(ShmjetError, match=f"the state of vertex 'end' cannot be saved: {text}"):
+            export("x")
+    assert job.status is JobStatus.RUNNING
+    gate.touch()
+    assert job.execution is not None
+    job.execution.result(SOON_S)
+
+
 def test_state_that_is_not_kept_is_named_and_the_job_goes_on(
     jet: JetInstance, gate: Path, eventually: Eventually
 ) -> None:
@@ -172,7 +209,7 @@ def test_state_that_is_not_kept_is_named_and_the_job_goes_on(
     job = runs(jet, dag, eventually)
     eventually(lambda: emitted(job, "join") == 1)
     for export in (job.export_snapshot, job.cancel_and_export_snapshot):
-        with pytest.raises(ShmjetError, match="'join': a join of batches keeps the keys of its build side only"):
+        with pytest.raises(ShmjetError, match="the state of vertex 'join' cannot be saved: the keys of a join's"):
             export("joined")
     assert job.status is JobStatus.RUNNING
     gate.touch()

@@ -142,8 +142,7 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
     def _capture(self) -> bool:
         if not self._keeps_keys:
             raise NotSavedError(
-                "a join of batches keeps the keys of its build side only in jobs with a processing_guarantee or an "
-                "endless source"
+                "the keys of a join's build side are kept in jobs with a processing_guarantee or an endless source"
             )
         if not self.emission.flush_rest():
             return False
