@@ -48,7 +48,7 @@ def save_snapshot(
     address: Address = None,
     config: ConfigFile = None,
 ) -> Task:
-    """Export a snapshot of a job with a guarantee, and wait until it is saved. Another job can start from it."""
+    """Export a snapshot of a job, and wait until it is saved. Another job can start from it."""
     return later("lifecycle", "save_snapshot", job, name, address, config, cancel=cancel, as_json=as_json)
 
 
