@@ -60,3 +60,27 @@ def test_the_weaker_one_counts_and_without_a_guarantee_there_is_nothing_to_say()
     found = explained(sources.items([1]), sinks.list("l"), AT_LEAST)
     assert found == ["guarantee: at least once"] * 2
     assert explained(sources.items([1]), sinks.list("l"), ProcessingGuarantee.NONE) == []
+
+
+def test_state_without_a_name_of_its_own_is_named_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    def pipeline(**names: str) -> Pipeline:
+        p = Pipeline()
+        stage = p.read_from(sources.items([1])).map(str).map_stateful(list, lambda state, item: item)
+        if names:
+            stage.set_name(names["total"])
+        stage.sort().write_to(sinks.list("l"))
+        return p
+
+    def warned(p: Pipeline, guarantee: ProcessingGuarantee) -> str:
+        caplog.clear()
+        p.to_dag(JobConfig(processing_guarantee=guarantee))
+        return " ".join(caplog.messages)
+
+    assert "use set_name() for 'map_stateful', 'sort'" in warned(pipeline(), EXACTLY)
+    found = warned(pipeline(total="total"), AT_LEAST)
+    assert "'total'" not in found
+    assert "'sort'" in found
+    assert warned(pipeline(), ProcessingGuarantee.NONE) == ""
+    text = pipeline(total="total").explain(JobConfig(processing_guarantee=EXACTLY))
+    assert text.count("state: saved under this name") == 1
+    assert "state:" not in pipeline().explain()

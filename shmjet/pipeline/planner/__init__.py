@@ -6,6 +6,7 @@ Logical graph (`graph`) → partition counts of streams (`streams`) → vertices
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from shmjet.pipeline.transforms import Node
 
 __all__ = ["Plan", "plan"]
 
+logger = logging.getLogger("shmjet.pipeline")
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -37,7 +40,12 @@ class Plan:
     guarantee: ProcessingGuarantee = ProcessingGuarantee.NONE
 
     def to_dag(self) -> DAG:
-        """Return the DAG."""
+        """Return the DAG; the log warns of state that a changed pipeline may not find again."""
+        saving = (vertex for vertex in self.physical.vertices if vertex.has_unnamed_state)
+        unnamed = dict.fromkeys(repr(stage) for vertex in saving for stage in vertex.stages)
+        if unnamed and self.guarantee is not ProcessingGuarantee.NONE:
+            text = "saved state goes by the names of stages, which may change with the pipeline; use set_name() for %s"
+            logger.warning(text, ", ".join(unnamed))
         return self.physical.to_dag()
 
     def explain(self) -> str:

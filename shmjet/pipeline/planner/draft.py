@@ -66,7 +66,8 @@ class Draft:
             number += 1
             found = f"{name}-{number}"
         self._names.add(found)
-        vertex = PlannedVertex(found, supplier, parallelism, (node.name,), [reason for reason in why if reason])
+        reasons = [reason for reason in why if reason]
+        vertex = PlannedVertex(found, supplier, parallelism, (node.name,), reasons, is_named=node.is_named)
         self.plan.vertices.append(vertex)
         return vertex
 

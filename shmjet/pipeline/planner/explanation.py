@@ -53,6 +53,8 @@ def _write(
         reasons.insert(0, f"does {', '.join(vertex.stages)}")
     if not again and vertex.guarantee is not None and guarantee is not ProcessingGuarantee.NONE:
         reasons.append(_guarantee(guarantee, vertex.guarantee))
+    if not again and vertex.has_unnamed_state and guarantee is not ProcessingGuarantee.NONE:
+        reasons.append("state: saved under this name, which may change with the pipeline; set_name() keeps it")
     reasons += [f"edge: {why}" for why in edge.why] if edge is not None else []
     lines += [f"{bar}{reason}" for reason in reasons]
     shown.add(vertex)

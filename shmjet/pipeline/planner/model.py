@@ -13,7 +13,7 @@ from shmjet.core.batch_order import BatchOrder
 from shmjet.core.dag import DAG
 from shmjet.core.edge import EdgeConfig, from_
 from shmjet.core.job import ProcessingGuarantee
-from shmjet.core.processor import ProcessorMetaSupplier
+from shmjet.core.processor import NO_STATE, ProcessorMetaSupplier, state_kind_of
 from shmjet.core.vertex import Vertex
 from shmjet.pipeline.definitions import Expansion
 from shmjet.pipeline.planner.keys import KeyIdentity
@@ -52,6 +52,7 @@ class PlannedVertex:
         why: reasons for it to be as it is.
         expand: instead of `supplier`, adds vertices to the DAG.
         guarantee: of a source or sink, the strongest that it can keep; None for others.
+        is_named: the user chose the name of its stage.
     """
 
     name: str
@@ -61,6 +62,13 @@ class PlannedVertex:
     why: list[str] = field(default_factory=list)
     expand: Expansion | None = None
     guarantee: ProcessingGuarantee | None = None
+    is_named: bool = False
+
+    @property
+    def has_unnamed_state(self) -> bool:
+        """Whether its saved state goes by a name that changes when other stages come or go; sources and sinks aside."""
+        kind = state_kind_of(self.supplier)
+        return not self.is_named and self.guarantee is None and kind not in ("", NO_STATE)
 
     @property
     def is_fixed(self) -> bool:
