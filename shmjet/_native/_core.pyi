@@ -553,6 +553,10 @@ class Coalescer:
     def is_idle(self) -> bool:
         """Whether the idle message was passed on, and nothing came since."""
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether `pending` would return the idle message."""
+
 @final
 class Poller:
     """What one tasklet waits for, scanned in C: consumers with data, and blocked producers whose mark is reached."""

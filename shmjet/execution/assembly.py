@@ -142,7 +142,7 @@ class Wiring:
         for (e, p, c), lane in self._local.items():
             edge = self._plan.edges[e]
             producer = self._neighbour(edge, edge.source, p)
-            lane.on_pull = producer.wake
+            lane.on_pull = producer.note_room
             lane.on_push = self._neighbour(edge, edge.destination, c).wake
             if not COUNTS:
                 continue

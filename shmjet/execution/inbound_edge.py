@@ -105,6 +105,16 @@ class InboundEdge:
         """Whether the edge holds no other edge back: all its lanes are idle."""
         return self._coalescer.is_idle
 
+    @property
+    def may_have_more(self) -> bool:
+        """Whether `drain` may give something that no doorbell and no neighbour tells of: what one call has left behind.
+
+        What has come in rings is not looked at: pollers do.
+        """
+        if self._early_count or self._behind_barrier is not None or self._coalescer.is_pending:
+            return True
+        return any(self._lanes[i].has_data for i in self._plain_index)
+
     def open(self, is_open: bool) -> None:
         """Let the ring lanes count as work for an idle worker, or not (their priority group is closed)."""
         self._is_open = is_open
@@ -422,6 +432,11 @@ class OrderedInboundEdge(InboundEdge):
         if self._is_waiting() or not self._has_rest():
             return None, None, moved
         return self._merge(limit) or None, None, True
+
+    @property
+    def may_have_more(self) -> bool:
+        """Always: what is held is merged in the next call."""
+        return True
 
     def _hold(self, lane: int, items: list[Any]) -> None:
         """Take what a lane has brought."""

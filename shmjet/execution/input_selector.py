@@ -64,6 +64,11 @@ class InputSelector:
             or (self.edge is not None and self.edge.done)
         )
 
+    @property
+    def may_have_more(self) -> bool:
+        """Whether there may be something to deal with, or to drain, that nothing else tells of."""
+        return self.has_input or bool(self.buffered) or any(edge.may_have_more for edge in self.group)
+
     def soak(self) -> bool:
         """Empty the lanes of buffered edges into memory; True when anything was there."""
         found = False

@@ -158,8 +158,13 @@ class ProcessorTasklet:
         return self.state is State.END
 
     def wake(self) -> None:
-        """Note that a neighbour on the same worker made work or room for this tasklet."""
+        """Note that a neighbour on the same worker made work for this tasklet."""
         self.runnable = True
+
+    def note_room(self) -> None:
+        """Note that a neighbour on the same worker has taken something: news for a tasklet that waits for room."""
+        if self.output.may_have_left:
+            self.runnable = True
 
     def wake_processor(self) -> None:
         """Have the processor called soon, whatever its timer says; any thread may call this."""
@@ -218,7 +223,7 @@ class ProcessorTasklet:
             self.flush_buffered()
         if self.background is not None:
             self.background()
-        if self._progress:
+        if self._progress and not self._is_through():
             self.runnable = True
         wants_input = self._wants_input()
         if self._soaked_inputs is None:
@@ -226,7 +231,7 @@ class ProcessorTasklet:
         else:  # buffered edges are emptied all the time, others when there is a use for it
             self.poller = self._all_inputs if wants_input else self._soaked_inputs
         meter = self.meter
-        if self._progress and self.state is not State.END and not meter.is_due(self._begun_ns):
+        if self.runnable and self._progress and self.state is not State.END and not meter.is_due(self._begun_ns):
             meter.is_stale = True
         elif (self._progress or self.polling or meter.is_stale) and COUNTS:
             self._count()
@@ -272,6 +277,19 @@ class ProcessorTasklet:
     def _is_early(self) -> bool:
         """Whether the callback of this state waits for the timer."""
         return self.due_ns != 0 and self._held_up is self.state
+
+    def _is_through(self) -> bool:
+        """Say whether the next call, too, has to wait for news or for the timer, although this one has done something.
+
+        Items in rings, and what neighbours leave in local lanes from now on, are news.
+        """
+        if self.output.may_have_left or self._outbox.has_unfinished_item or self.background is not None:
+            return False
+        if self.state is State.COMPLETE:
+            return self._is_early
+        if self.state not in (State.NULLARY_PROCESS, State.PROCESS_INBOX) or self.inbox or self._watermark is not None:
+            return False
+        return not (self._has_nullary and not self._is_early) and not self.intake.may_have_more
 
     def _wants_input(self) -> bool:
         """Say whether new items in a lane would let the next call do something."""

@@ -74,6 +74,11 @@ class TaskletOutput:
         return moved
 
     @property
+    def may_have_left(self) -> bool:
+        """Whether something is left that has to be handed over."""
+        return self.unflushed or self.has_buffered_rows
+
+    @property
     def has_buffered_rows(self) -> bool:
         """Whether routers keep rows of batches back."""
         return any(out.has_buffered_rows for out in self.edges)

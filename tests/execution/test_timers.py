@@ -11,6 +11,7 @@ import pytest
 
 from shmjet import DAG, JetConfig, JobFailedError, Processor, Watermark, between, new_instance, processors
 from shmjet.core.inbox import Inbox
+from shmjet.execution.runnable import due
 from shmjet.execution.tasklet import ProcessorTasklet
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
@@ -165,6 +166,7 @@ def test_items_that_a_processor_has_left_wait_for_its_timer() -> None:
     tested.clock = time.perf_counter_ns
     tested.processor.next_call = None
     tested.due_ns = 0
+    tested.wake()
     assert [item for _, _, item in run.run().grid.get_list("out")] == list(range(20))
 
 
@@ -221,3 +223,43 @@ def test_a_timer_that_is_no_number_of_seconds_is_refused(wrong: Any) -> None:
         pytest.raises(JobFailedError, match=r"next_call must be None, seconds"),
     ):
         jet.new_job(dag).run(60)
+
+
+class Pulse(Processor):
+    """Emits a number and a watermark each half second."""
+
+    next_call = 0.5
+    count = 0
+
+    def complete(self) -> bool:
+        self.count += 1
+        self.outbox.offer_all([self.count, Watermark(self.count)])
+        return False
+
+
+class Passing(Processor):
+    """Hands all on at once."""
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        self.outbox.offer_all(inbox.take())
+
+
+def test_what_comes_now_and_then_costs_one_call_of_each_tasklet() -> None:
+    dag = DAG()
+    source, passing = dag.new_vertex("source", Pulse, 1), dag.new_vertex("passing", Passing, 1)
+    dag.edge(between(source, passing)).edge(between(passing, dag.new_vertex("sink", Collect, 1)))
+    run = LocalRun(dag, 1)
+    tasklets = run.deployments[0].tasklets
+    clock = Clock()
+    for tasklet in tasklets:
+        tasklet.clock = clock
+    calls = []
+    for _ in range(3):
+        before = len(calls)
+        while called := list(due((tasklet, None) for tasklet in tasklets)):
+            calls += [(tasklet.context.vertex_name, tasklet.call()) for tasklet, _ in called]
+            assert len(calls) < 100, "they do not come to rest"
+        if before:  # in the first round each finds out that it has nothing to do yet
+            assert calls[before:] == [("source", True), ("passing", True), ("sink", True)]
+        clock.now += 500 * MS
+    run.close()

@@ -185,6 +185,11 @@ static PyObject *coalescer_number(Coalescer *self, void *closure) {
     return number_or_none(*(const char *)closure == 't' ? self->state.top : self->state.last);
 }
 
+static PyObject *coalescer_is_pending(Coalescer *self, void *closure) {
+    (void)closure;
+    return PyBool_FromLong(self->state.idle_pending != 0);
+}
+
 static PyObject *coalescer_is_idle(Coalescer *self, void *closure) {
     (void)closure;
     return PyBool_FromLong(self->state.all_idle != 0);
@@ -245,6 +250,7 @@ static PyGetSetDef coalescer_getset[] = {
     {"top_observed", (getter)coalescer_number, NULL, "the highest watermark seen, or None", "t"},
     {"slowest", (getter)coalescer_slowest_input, NULL, "the active input with the lowest watermark, and that", NULL},
     {"is_idle", (getter)coalescer_is_idle, NULL, "whether the idle message was the last that was passed on", NULL},
+    {"is_pending", (getter)coalescer_is_pending, NULL, "whether pending() would return the idle message", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
