@@ -9,22 +9,28 @@ waits.
   server is not in it.
 
 * idle_streams: as idle_cpu, while 100 jobs wait for the first event of a stream with windows.
+* idle_native, idle_sockets, idle_built: the same for streams whose time goes on by itself, of sockets on which nothing
+  comes, and of a user's functions that have had nothing for a minute (10 seconds with `--quick`, when they are asked
+  more often).
 
 There is no peer. Targets: 0.5 % of a core in all, 15 MB for each worker, and 2 % of a core for the 100 jobs.
 """
 
 from __future__ import annotations
 
+import socket
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 from _harness import Bench, Options, Report, parse_options
 
-BENCHES = ["idle_cpu", "idle_memory", "idle_streams"]
+STREAMS = ["idle_streams", "idle_native", "idle_sockets", "idle_built"]
+BENCHES = ["idle_cpu", "idle_memory", *STREAMS]
 JOBS = 100
 RARELY = 1e-4
 """Items a second of a stream of which no second item comes while it is looked at."""
@@ -47,14 +53,29 @@ def instance(options: Options, bench: Bench) -> Any:
     return jet
 
 
-def wait_for_events(jet: Any, bench: Bench) -> None:
+def silent_stream(p: Any, kind: str, bench: Bench) -> Any:
+    """The stream of a job on which nothing comes."""
+    from shmjet import sources
+
+    if kind == "idle_native":
+        return p.read_from(sources.item_stream(RARELY)).with_native_timestamps()
+    if kind == "idle_sockets":
+        server = bench.resources.enter_context(socket.create_server(("127.0.0.1", 0)))
+        return p.read_from(sources.socket_stream(*server.getsockname())).with_ingestion_timestamps()
+    if kind == "idle_built":
+        built = sources.builder("nothing", lambda context: None).fill_buffer_fn(lambda _, buffer: None).stream()
+        return p.read_from(built).with_ingestion_timestamps()
+    return p.read_from(sources.item_stream(RARELY)).with_timestamps(lambda event: event.timestamp)
+
+
+def wait_for_events(jet: Any, bench: Bench, kind: str, settle_s: float) -> None:
     """Start jobs that have nothing to do."""
-    from shmjet import JobStatus, Pipeline, aggregate_ops, sinks, sources, tumbling
+    from shmjet import JobStatus, Pipeline, aggregate_ops, sinks, tumbling
 
     executions = []
     for _ in range(JOBS):
         p = Pipeline()
-        stream = p.read_from(sources.item_stream(RARELY)).with_timestamps(lambda event: event.timestamp)
+        stream = silent_stream(p, kind, bench)
         stream.window(tumbling(1)).aggregate(aggregate_ops.counting()).write_to(sinks.noop())
         executions.append(jet.new_job(p).execute())
         bench.resources.callback(executions[-1].cancel)
@@ -63,7 +84,7 @@ def wait_for_events(jet: Any, bench: Bench) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"after a minute not all of {JOBS} jobs run: {[e.status.name for e in executions]}")
         time.sleep(0.1)
-    time.sleep(SETTLE_S)
+    time.sleep(settle_s)
 
 
 def on_core_ns() -> dict[tuple[int, str], int]:
@@ -108,12 +129,13 @@ def main() -> int:
             bench.facts = {"target": "at most 15 a worker", "workers": len(pids)}
             bench.ours(lambda: private_memory(pids))
             report.add(bench.measure(rounds=1, warm_up=0))
-    if options.wants("idle_streams"):
-        with Bench("idle_streams", "% of a core") as bench:
+    for kind in filter(options.wants, STREAMS):
+        with Bench(kind, "% of a core") as bench:
             seconds = 4.0 if options.quick else 10.0
             bench.facts = {"target": "at most 2", "jobs": JOBS, "workers": options.workers, "seconds": seconds}
-            wait_for_events(instance(options, bench), bench)
-            bench.ours(lambda: processor_share(seconds))
+            settle_s = SETTLE_S if kind != "idle_built" else 10.0 if options.quick else 70.0
+            wait_for_events(instance(options, bench), bench, kind, settle_s)
+            bench.ours(partial(processor_share, seconds))
             report.add(bench.measure(rounds=3, warm_up=0))
     return report.finish()
 

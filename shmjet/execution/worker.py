@@ -2,8 +2,8 @@
 
 Each round every tasklet that may have something to do gets one bounded call. When a whole round moved nothing, the
 worker spins for `idle_min`, then sleeps on its doorbell until a lane has items or room, a command has come or, at
-the latest, a second has passed. Tasklets that poll something outside make it sleep for `idle_min` doubling to
-`idle_max` instead (Jet's BackoffIdleStrategy).
+the latest, a second has passed, in a carrier four. Tasklets that poll something outside make it sleep for `idle_min`
+doubling to `idle_max` instead (Jet's BackoffIdleStrategy).
 
 The cyclic garbage collector does not run inside calls: it is off, and run between rounds.
 """
@@ -57,6 +57,9 @@ from shmjet.host.child_process import flush_output
 from shmjet.ipc.channel import Channel, ChannelClosed, DescriptorsDropped
 
 _LONGEST_SLEEP_NS = 1_000_000_000
+_LONGEST_CARRIER_SLEEP_NS = 4_000_000_000
+"""A carrier that has nothing to do shows less often that it lives: there may be hundreds, and each time its memory has
+left the caches, so that it takes 0.2 ms."""
 _DEATH_S = 5.0
 """Seconds for which a worker whose code has closed its descriptors waits to be killed."""
 _NO_MEMORY = Broken("it had no memory left, by RLIMIT_AS (`ulimit -v`), the host or the container")
@@ -102,6 +105,7 @@ class Worker:
         self._saving: list[Deployment] = []
         self._announce_at_ns = 0
         self._stopping = False
+        self._longest_ns = _LONGEST_SLEEP_NS if index < settings.worker_count else _LONGEST_CARRIER_SLEEP_NS
         self._backoff_ns = 0
         self._interrupts = Interrupts(block.words)
         self._services = KeptServices(self._interrupts)
@@ -194,7 +198,7 @@ class Worker:
         if self._unannounced:
             self._announce()
         self._services.close_overdue()
-        timeout = _LONGEST_SLEEP_NS
+        timeout = self._longest_ns
         spin = self._settings.idle_min_ns if self._settings.spin and self._tasklets else 0
         if any_polls(self._tasklets):
             low, high = self._settings.idle_min_ns, self._settings.idle_max_ns
@@ -212,7 +216,7 @@ class Worker:
         words[control.HEARTBEAT_NS] = now
         words[control.IDLE_NS] += now - start
         words[control.SLEEPS] += 1
-        return not woken and timeout == _LONGEST_SLEEP_NS
+        return not woken and timeout == self._longest_ns
 
     def _answer_thief(self, now: int) -> None:
         """Hand a tasklet to the worker that asks for one, or none."""

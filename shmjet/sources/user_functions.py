@@ -91,7 +91,7 @@ class SourceBuilder(Generic[C]):
         """Return the source, of endless data; in place of `build`.
 
         `fill_buffer_fn` is called without end: at once after it has brought items or has waited for some, else after a
-        pause, which is one part in 32 of the time for which it has brought nothing and at most a second.
+        pause, which is one part in 32 of the time for which it has brought nothing and at most two seconds.
         `buffer.add(item, timestamp)` gives an item its native timestamp, which is the time now where it is left out.
         After `buffer.close()` on all processors windows and joins give their last results, and the job completes.
 

@@ -1,6 +1,7 @@
 """The silence of workers: which has not answered, and for how long; logged while jobs may be waiting.
 
-A worker shows a sign of life in its control block after every round, and once a second when it has nothing to do.
+A worker shows a sign of life in its control block after every round, and once a second when it has nothing to do; a
+carrier every four seconds then.
 A stopped worker shows none, and neither does a worker in a long call of user code. Both may go on, so they are left
 alone; the log names the silent worker and the jobs that wait. Time in which the member itself stood still does not
 count.

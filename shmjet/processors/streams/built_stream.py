@@ -18,7 +18,7 @@ from shmjet.processors.general.user_functions import SourceBuffer, SourceFunctio
 from shmjet.processors.time.timed_items import PartitionItems
 from shmjet.processors.time.timed_source import TimedSource
 
-LONGEST_PAUSE = 1.0
+LONGEST_PAUSE = 2.0
 """Seconds after which a function that brings nothing is called again at the latest."""
 _SHORTEST_PAUSE = 0.0005
 _PATIENCE = 32
