@@ -136,6 +136,11 @@ class Deployment:
         return self._deploy.plan.latency
 
     @property
+    def has_carriers(self) -> bool:
+        """Whether processors of it have processes of their own."""
+        return self._deploy.plan.carrier_count > 0
+
+    @property
     def is_needed(self) -> bool:
         """True when there may be something to do here after the last tasklet: adopt one, save, close suppliers.
 

@@ -107,6 +107,8 @@ class Worker:
         self._stopping = False
         self._longest_ns = _LONGEST_SLEEP_NS if index < settings.worker_count else _LONGEST_CARRIER_SLEEP_NS
         self._backoff_ns = 0
+        self._has_company = False
+        """Whether a job here has carriers, to which a worker that spins would deny its core."""
         self._interrupts = Interrupts(block.words)
         self._services = KeptServices(self._interrupts)
         self._collector = Collector()
@@ -199,7 +201,8 @@ class Worker:
             self._announce()
         self._services.close_overdue()
         timeout = self._longest_ns
-        spin = self._settings.idle_min_ns if self._settings.spin and self._tasklets else 0
+        may_spin = self._settings.spin and self._tasklets and not self._has_company
+        spin = self._settings.idle_min_ns if may_spin else 0
         if any_polls(self._tasklets):
             low, high = self._settings.idle_min_ns, self._settings.idle_max_ns
             self._backoff_ns = min(max(low, self._backoff_ns * 2), high)
@@ -352,7 +355,7 @@ class Worker:
         deployment.running = len(deployment.tasklets)
         if deployment.snapshots is not None:
             self._saving.append(deployment)
-        self._collector.policy = strictest((deployment.policy, self._collector.policy))
+        self._begin_to_run(deployment)
         self._tasklets += [(tasklet, deployment) for tasklet in deployment.tasklets]
         self._block.words[control.TASKLETS] = len(self._tasklets)
         if deployment.steals:
@@ -360,12 +363,17 @@ class Worker:
         if deployment.running == 0:
             self._report_end(deployment)
 
+    def _begin_to_run(self, deployment: Deployment) -> None:
+        """Keep to what a job asks of the processes that it runs in."""
+        self._collector.policy = strictest((deployment.policy, self._collector.policy))
+        self._has_company = self._has_company or deployment.has_carriers
+
     def _adopt(self, command: Adopt, fds: list[int]) -> None:
         deployment = self._deployments[command.execution_id]
         dropped = deployment.ended and deployment.dropped
         self._start(deployment)  # the worker that hands it over runs already, so all are ready
         deployment.ended = False
-        self._collector.policy = strictest((deployment.policy, self._collector.policy))
+        self._begin_to_run(deployment)
         try:
             tasklet = deployment.adopt(command, fds)
         except BaseException as error:
@@ -450,7 +458,9 @@ class Worker:
         if deployment.snapshots is not None and not deployment.dropped:
             self._report_snapshots(deployment)
         deployment.ended = True
-        self._collector.policy = strictest(d.policy for d in self._deployments.values() if not d.ended)
+        left = [other for other in self._deployments.values() if not other.ended]
+        self._collector.policy = strictest(other.policy for other in left)
+        self._has_company = any(other.has_carriers for other in left)
         flush_output()
         self._block.words[control.SLAB_BYTES] += deployment.new_slab_bytes()
         finished = not deployment.is_needed and deployment.execution_id not in self._probings

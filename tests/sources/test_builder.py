@@ -68,6 +68,17 @@ def test_items_added_with_the_end_are_emitted(jet: shmjet.JetInstance) -> None:
     assert collected(jet, sources.builder("all", lambda _: None).fill_buffer_fn(fill).build()) == list(range(100_000))
 
 
+def test_a_buffer_takes_many_items_at_once_up_to_one_that_is_none() -> None:
+    buffer: SourceBuffer[Any] = SourceBuffer()
+    buffer.add(0, timestamp=7)
+    buffer.add_all(iter([1, 2]))
+    with pytest.raises(TypeError, match="None is never an item"):
+        buffer.add_all([3, None, 4])
+    buffer.add(5, timestamp=8)
+    assert buffer.take_timestamps(-1) == [7, -1, -1, -1, 8]
+    assert buffer.take() == [0, 1, 2, 3, 5]
+
+
 def test_an_error_fails_the_job_and_the_object_is_destroyed(
     jet: shmjet.JetInstance, tmp_path: Path, eventually: Any
 ) -> None:

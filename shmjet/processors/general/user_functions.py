@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Generic, TypeVar
 
+from shmjet._native import index_of_special
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.inbox import Inbox
 from shmjet.core.outbox import Outbox
@@ -19,6 +21,8 @@ from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import BulkProcessor
 
 T = TypeVar("T")
+
+_NONE = "buffer.add: None is never an item; call buffer.close() at the end of the data"
 
 
 class SourceBuffer(Generic[T]):
@@ -49,16 +53,25 @@ class SourceBuffer(Generic[T]):
             TypeError: the item is None.
         """
         if item is None:
-            raise TypeError("buffer.add: None is never an item; call buffer.close() at the end of the data")
+            raise TypeError(_NONE)
         if timestamp is not None:
             self._timestamps += [None] * (len(self._items) - len(self._timestamps))
             self._timestamps.append(timestamp)
         self._items.append(item)
 
     def add_all(self, items: Iterable[T]) -> None:
-        """Put many items at the end."""
-        for item in items:
-            self.add(item)
+        """Put many items at the end.
+
+        Raises:
+            TypeError: one of them is None; those before it are in the buffer then.
+        """
+        kept = self._items
+        before = len(kept)
+        kept += items
+        at = index_of_special(kept, before, NoneType)
+        if at >= 0:
+            del kept[at:]
+            raise TypeError(_NONE)
 
     def close(self) -> None:
         """Say that there will be no more items; those in the buffer are still emitted."""
