@@ -11,6 +11,8 @@ from setproctitle import setproctitle
 
 _PR_SET_NAME = 15
 _PR_SET_PDEATHSIG = 1
+_PR_SET_TIMERSLACK = 29
+_SLACK_NS = 1_000
 
 
 def die_with_parent(parent: int) -> None:
@@ -80,6 +82,14 @@ def pin(core: int | None) -> None:
     """Pin this process to one core; None leaves it where it is."""
     if core is not None:
         os.sched_setaffinity(0, (core,))
+
+
+def wake_in_time() -> None:
+    """Have the kernel end the sleeps of this thread, and of threads that it starts, when their time is up.
+
+    By default it may take 50 µs more, so that it wakes fewer times; that is longer than an item takes through a job.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _SLACK_NS, 0, 0, 0)
 
 
 def flush_output() -> None:

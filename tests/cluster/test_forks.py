@@ -7,12 +7,15 @@ import signal
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from pathlib import Path
 
 import psutil
 import pytest
 
 import shmjet
 from shmjet import DAG, JetConfig, JetInstance, ShmjetError, WorkerLostError
+
+SLACK = Path("/proc/self/timerslack_ns")
 
 
 def test_a_copy_of_a_worker_that_user_code_forks_cannot_go_on_as_a_second_one(
@@ -38,6 +41,13 @@ def test_what_user_code_has_started_and_left_goes_with_its_worker(
     (left,) = jet.get_list(out)
     os.kill(psutil.Process(left).ppid(), signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.skipif(not SLACK.exists(), reason="the kernel does not show the slack of timers")
+def test_timers_of_workers_run_out_in_time(jet: JetInstance, mapping: Callable[..., DAG], out: str) -> None:
+    slack = str(SLACK)
+    jet.new_job(mapping(lambda x: Path(slack).read_text(), range(1), 1)).run(60)
+    assert [int(text) for text in jet.get_list(out)] == [1_000]
 
 
 def test_a_forked_child_is_told_that_the_instance_is_its_parents(jet: JetInstance, mapping: Callable[..., DAG]) -> None:

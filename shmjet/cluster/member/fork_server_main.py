@@ -28,7 +28,7 @@ from shmjet.execution.worker import Worker
 from shmjet.grid import Grid
 from shmjet.grid.without_maps import GridWithoutMaps
 from shmjet.host.allocator import keep_freed_memory
-from shmjet.host.child_process import pin
+from shmjet.host.child_process import pin, wake_in_time
 from shmjet.host.stacks import offer_stacks
 from shmjet.ipc.channel import Channel
 
@@ -50,6 +50,7 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
     settings = msgspec.msgpack.decode(request.settings, type=WorkerSettings)
     offer_stacks(Path(settings.folder))
     pin(request.core)
+    wake_in_time()
     control = _mapped(fds[1], request.control_size)
     if request.arena_size:
         arena = _mapped(fds[2], request.arena_size)
