@@ -107,11 +107,11 @@ class InboundEdge:
 
     @property
     def may_have_more(self) -> bool:
-        """Whether `drain` may give something that no doorbell and no neighbour tells of: what one call has left behind.
+        """Whether a call may find something here of which no doorbell and no neighbour tells: what one call has left.
 
-        What has come in rings is not looked at: pollers do.
+        That is the end of the edge, too, if another edge was drained since. What is in rings is for pollers.
         """
-        if self._early_count or self._behind_barrier is not None or self._coalescer.is_pending:
+        if not self._live_count or self._early_count or self._behind_barrier is not None or self._coalescer.is_pending:
             return True
         return any(self._lanes[i].has_data for i in self._plain_index)
 
