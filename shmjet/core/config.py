@@ -123,6 +123,12 @@ class JetConfig:
             raise ConfigError(
                 f"JetConfig.maps is set, but storage is {self.storage!r}, which holds no maps in this version"
             )
+        for name, config in self.maps.items():
+            if config.min_backups:
+                raise ConfigError(
+                    f"JetConfig.maps[{name!r}].min_backups is {config.min_backups}, but this version keeps no backups "
+                    "of maps, so that each write would be refused; leave it 0"
+                )
         for name, config in self.maps.items() if self.bind is not None else ():
             if config.backup_count:
                 raise ConfigError(

@@ -45,11 +45,7 @@ class MapConfig:
     def __post_init__(self) -> None:
         if self.backup_count is not None:
             _in_range("MapConfig.backup_count", self.backup_count, MOST_BACKUPS)
-        if _in_range("MapConfig.min_backups", self.min_backups, MOST_BACKUPS):
-            raise ConfigError(
-                f"MapConfig.min_backups is {self.min_backups}, but this version keeps no backups of maps, so that "
-                "each write would be refused; leave it 0"
-            )
+        _in_range("MapConfig.min_backups", self.min_backups, MOST_BACKUPS)
         _in_range("MapConfig.journal_capacity", self.journal_capacity, MOST_EVENTS)
         if self.max_bytes is not None:
             check_at_least("MapConfig.max_bytes", self.max_bytes, 1)

@@ -129,8 +129,13 @@ class BlobStore:
         except FileNotFoundError:
             return 0
 
+    @staticmethod
+    def is_name(name: bytes) -> bool:
+        """Say whether `write` makes such names."""
+        return _NAME.fullmatch(name) is not None
+
     def delete(self, names: Iterable[bytes]) -> None:
         """Delete files; files that are gone already, and names that `write` does not make, do not matter."""
         for name in names:
-            if _NAME.fullmatch(name) is not None:
+            if self.is_name(name):
                 (self.folder / name.decode()).unlink(missing_ok=True)

@@ -14,12 +14,14 @@ from shmjet._native import partition_of
 from shmjet.core.keys import canonical_bytes
 from shmjet.grid import log
 from shmjet.grid.blobs import BlobStore
+from shmjet.grid.change_log import Recorder
 from shmjet.grid.changes import Changes, Rules, flags_of
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridFullError
 from shmjet.grid.kept_results import OperationId, keep, kept
 from shmjet.grid.layout import HAS_ENDS, MAP_RECORD, PARTITION, name_of
 from shmjet.grid.limits import is_due, make_room, shorten
+from shmjet.grid.ownership import opening
 from shmjet.grid.sweeping import EVENTS, NamesIn
 from shmjet.grid.table_reads import TableReads
 from shmjet.grid.times import Uses
@@ -104,11 +106,15 @@ class BoundedTable(TableReads):
                 return done.result, None
             if not makes and txn.get(self.record_key) is None:
                 return default, None
-            changes = Changes(txn, self.env, self.record_key, self.rules)
+            recorder = self._recorder(txn)
+            changes = self._changes(txn, recorder)
             result = work(changes)
             if operation is not None and changes.has_changed:
-                keep(txn, operation, place, result)
+                keep(txn, operation, place, result, recorder)
+            self._require(recorder)
             changes.close()
+            if recorder is not None:
+                recorder.close()
             if not self._is_plain:
                 self._check_weight(changes, others)
             return result, changes
@@ -122,18 +128,38 @@ class BoundedTable(TableReads):
             self._forget(changes.gone)
         return result
 
-    def _once(self, txn: Transaction, partition: bytes, work: Callable[[], Result]) -> Result:
+    def _recorder(self, txn: Transaction) -> Recorder | None:
+        """Return what notes the changes of a transaction for backups, where there may be any."""
+        return Recorder(txn, self.env) if self.is_divided else None
+
+    def _require(self, recorder: Recorder | None) -> None:
+        """Raise GridError if a partition that was changed has fewer backups than the map must have."""
+        if recorder is not None:
+            recorder.require(self.rules.config.min_backups, self.label)
+
+    def _changes(self, txn: Transaction, recorder: Recorder | None) -> Changes:
+        home = self.home if self.lies_at_home else b""
+        return Changes(txn, self.env, self.record_key, self.rules, recorder, home)
+
+    def _once(self, txn: Transaction, partition: bytes, work: Callable[[Recorder | None], Result]) -> Result:
         """Do something to a partition, or return its first result where `operation` has been done."""
         self.admit(txn, (self.home,))
-        if self.operation is None:
-            return work()
-        done = kept(txn, self.operation, partition)
+        recorder, operation = self._recorder(txn), self.operation
+        done = None if operation is None else kept(txn, operation, partition)
         if done is not None:
             first: Result = done.result
             return first
-        result = work()
-        keep(txn, self.operation, partition, result)
+        result = work(recorder)
+        if operation is not None:
+            keep(txn, operation, partition, result, recorder)
+        if recorder is not None:
+            self._require(recorder)
+            recorder.close()
         return result
+
+    def _is_here(self, txn: Transaction) -> bool:
+        """Say whether a map that lies in one partition may be changed here."""
+        return not (self.is_divided and self.lies_at_home) or opening(txn, self.home) is not None
 
     def _keep_limits(self, changes: Changes) -> None:
         """Make room where the map has a limit, and shorten its journal."""
@@ -160,11 +186,15 @@ class BoundedTable(TableReads):
     def evict(self) -> bool:
         """Remove the entry that was used longest ago, in this environment, and say whether there was one."""
         uses = self._uses
-        return uses is not None and self._change(lambda changes: changes.evict(1, uses.last) > 0, makes=False)
+
+        def work(changes: Changes) -> bool:
+            return uses is not None and self._is_here(changes.txn) and changes.evict(1, uses.last) > 0
+
+        return self._change(work, makes=False, default=False)
 
     def cut_log(self, count: int) -> int:
         """Remove some of the oldest events, at most so many, and return how many."""
-        removed = log.cut(self.env, self.record_key, count, self.label)
+        removed = log.cut(self.env, self.record_key, count, self.label, self.home if self.is_divided else b"")
         names_in = self._store.names_in(EVENTS)
         for event in removed:
             self._blobs.delete(names_in(event))
@@ -185,9 +215,14 @@ class BoundedTable(TableReads):
             found = txn.get(self.record_key)
             if found is None or not flags_of(found) & HAS_ENDS:
                 return 0, []
-            changes = Changes(txn, self.env, self.record_key, self.rules)
+            if not self._is_here(txn):
+                return 0, []
+            recorder = self._recorder(txn)
+            changes = self._changes(txn, recorder)
             ended = changes.end_some(TRANSACTION_ENTRIES)
             changes.close()
+            if recorder is not None:
+                recorder.close()
             return ended, changes.gone
 
         total = 0

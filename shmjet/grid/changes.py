@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shmjet.core.map_config import PLAIN, MapConfig
-from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.layout import (
     END_RECORD,
     FLAGS_AT,
@@ -35,6 +35,9 @@ from shmjet.grid.layout import (
     Sizes,
 )
 from shmjet.grid.times import Times, is_over, now, times_of, with_times
+
+if TYPE_CHECKING:
+    from shmjet.grid.change_log import Recorder
 
 Entry = tuple[bytes, bytes]
 
@@ -87,11 +90,14 @@ class Changes:
         env: where it is.
         record_key: of the map.
         rules: of the map.
+        recorder: notes the changes for backups; the caller closes it.
+        home: the partition, packed, that all of the map belongs to; empty: each entry belongs to that of its key.
     """
 
     __slots__ = (
         "_env",
         "_events",
+        "_home",
         "_limited",
         "_now",
         "_record_key",
@@ -104,13 +110,24 @@ class Changes:
         "heaviest",
         "prefix",
         "record",
+        "recorder",
         "txn",
         "weighed",
         "written",
     )
 
-    def __init__(self, txn: Transaction, env: Environment, record_key: bytes, rules: Rules) -> None:
+    def __init__(
+        self,
+        txn: Transaction,
+        env: Environment,
+        record_key: bytes,
+        rules: Rules,
+        recorder: Recorder | None = None,
+        home: bytes = b"",
+    ) -> None:
         self.txn = txn
+        self.recorder = recorder
+        self._home = home
         self._env = env
         self._record_key = record_key
         self._rules = rules
@@ -122,7 +139,10 @@ class Changes:
             self.record = Record(next_incarnation(txn), flags=HAS_TIMES if self._limited else 0)
             if rules.config.journal_capacity:
                 self.record.log = next_incarnation(txn)
-                txn.put(LOG_RECORD + INCARNATION.pack(self.record.log), os.urandom(INDEX.size))
+                identity = os.urandom(INDEX.size)
+                txn.put(LOG_RECORD + INCARNATION.pack(self.record.log), identity)
+                if recorder is not None:
+                    recorder.new_journal(home, record_key, identity)
         self.prefix = INCARNATION.pack(self.record.incarnation)
         self.gone: list[bytes] = []
         """Stored entries that have left without the caller having asked for them; their files are not needed."""
@@ -170,6 +190,8 @@ class Changes:
         if ttl or self._limited:
             stored = self._with_times(tail, stored, ttl)
         replaced = self.txn.replace(self.prefix + tail, stored)
+        if self.recorder is not None:
+            self.recorder.put(self._place(tail), self._record_key, self.record.flags, tail, stored)
         old = None if replaced is None else self._left(tail, replaced)
         if replaced is None:
             self._sizes_of(tail[: PARTITION.size]).entries += 1
@@ -183,6 +205,8 @@ class Changes:
         replaced = self.txn.pop(self.prefix + tail)
         if replaced is None:
             return None
+        if self.recorder is not None:
+            self.recorder.removed(self._place(tail), self._record_key, tail)
         self.has_changed = True
         self._sizes_of(tail[: PARTITION.size]).entries -= 1
         self.record.size -= 1
@@ -200,7 +224,11 @@ class Changes:
                 partition = entries[at][0][INCARNATION.size : PREFIX]
                 behind = self.prefix + PARTITION.pack(PARTITION.unpack(partition)[0] + 1)
                 end = bisect_left(entries, (behind,), at)
-                cursor.putmulti(entries[at:end] if at or end < len(entries) else entries)
+                portion = entries[at:end] if at or end < len(entries) else entries
+                cursor.putmulti(portion)
+                if self.recorder is not None and self.recorder.notes(partition):
+                    tails = [(key[INCARNATION.size :], stored) for key, stored in portion]
+                    self.recorder.puts(partition, self._record_key, self.record.flags, tails)
                 after = self._env.entries(self.txn)
                 if after != before:
                     self._sizes_of(partition).entries += after - before
@@ -208,7 +236,7 @@ class Changes:
                 at, before = end, after
 
     def take_over(self, tail: bytes, stored: bytes, later: int, *, with_blobs: bool) -> None:
-        """Store an entry of another store that is not here, with the times that it has there.
+        """Store an entry of another store, with the times that it has there; in place of any that is here.
 
         Args:
             tail: key without prefix.
@@ -218,6 +246,7 @@ class Changes:
         """
         if with_blobs:
             self.record.flags |= HAS_BLOBS
+        self.give_up(tail)
         times = times_of(stored)
         if times is not None:
             end = self._indexed(END_RECORD, max(1, times.end + later), tail) if times.end else 0
@@ -229,6 +258,14 @@ class Changes:
         self._sizes_of(tail[: PARTITION.size]).entries += 1
         self.record.size += 1
 
+    def give_up(self, tail: bytes) -> None:
+        """Remove an entry that another store has not, or has another one for, if it is here."""
+        replaced = self.txn.pop(self.prefix + tail)
+        if replaced is not None:
+            self._unindexed(replaced)
+            self._sizes_of(tail[: PARTITION.size]).entries -= 1
+            self.record.size -= 1
+
     def take_over_events(self, events: list[Entry], sequences: dict[int, tuple[int, int]], later: int) -> None:
         """Store events of a journal with their numbers in the log.
 
@@ -237,14 +274,29 @@ class Changes:
             sequences: for each partition the next sequence, and the oldest that may be there.
             later: see `take_over`.
         """
+        if not self.record.log:
+            return
         log = INCARNATION.pack(self.record.log)
         for number, data in events:
             kind, partition, sequence, moment, length = EVENT.unpack_from(data)
             head = EVENT.pack(kind, partition, sequence, max(0, moment + later), length)
             self.txn.put(log + number, head + data[EVENT.size :])
+            self._sizes_of(PARTITION.pack(partition)).following = sequence + 1
         for partition, (following, oldest) in sequences.items():
             sizes = self._sizes_of(PARTITION.pack(partition))
             sizes.following, sizes.oldest = following, oldest
+
+    def cut_events(self, oldest: bytes, sequences: dict[int, int]) -> None:
+        """Remove the events before one, by its packed number; what there is of partitions then begins with these."""
+        if not self.record.log:
+            return
+        log = INCARNATION.pack(self.record.log)
+        with self.txn.cursor() as cursor:
+            there = cursor.set_range(log)
+            while there and log <= cursor.key() < log + oldest:
+                there = cursor.delete()
+        for partition, sequence in sequences.items():
+            self._sizes_of(PARTITION.pack(partition)).oldest = sequence
 
     def end_some(self, most: int = MOST_ENDED) -> int:
         """Remove entries whose time is over, and return how many."""
@@ -288,21 +340,31 @@ class Changes:
             removed += before - self.weighed
         return removed
 
-    def close(self) -> None:
-        """Write down what has changed but for the entries themselves."""
-        if self.record.flags & HAS_ENDS:
+    def close(self, *, ends: bool = True) -> None:
+        """Write down what has changed but for the entries themselves.
+
+        Args:
+            ends: remove some entries whose time is over.
+        """
+        if ends and self.record.flags & HAS_ENDS:
             self.end_some()
         if self._events:
             log = INCARNATION.pack(self.record.log)
             self.written = at = log_span(self.txn, self.prefix, log)[1]
+            events = [(INDEX.pack(at + index), event) for index, event in enumerate(self._events)]
             with self.txn.cursor() as cursor:
-                cursor.putmulti([(log + INDEX.pack(at + index), event) for index, event in enumerate(self._events)])
+                cursor.putmulti([(log + number, event) for number, event in events])
+            if self.recorder is not None:
+                self.recorder.new_events(self._home, self._record_key, events)
         for partition, sizes in self._sizes.items():
             self.txn.put(PARTITION_RECORD + self.prefix + partition, sizes.pack())
         self.record.weight += self.weighed
         stored = self.record.pack()
         if stored != self._stored:
             self.txn.put(self._record_key, stored)
+
+    def _place(self, tail: bytes) -> bytes:
+        return self._home or tail[: PARTITION.size]
 
     def _sizes_of(self, partition: bytes) -> Sizes:
         sizes = self._sizes.get(partition)
@@ -333,7 +395,10 @@ class Changes:
         assert stored is not None
         assert times is not None
         self.txn.delete(USE_RECORD + self.prefix + TIME.pack(times.used))
-        self.txn.put(key, with_times(stored, times._replace(used=self._indexed(USE_RECORD, used, tail))))
+        stored = with_times(stored, times._replace(used=self._indexed(USE_RECORD, used, tail)))
+        self.txn.put(key, stored)
+        if self.recorder is not None:
+            self.recorder.put(self._place(tail), self._record_key, self.record.flags, tail, stored)
 
     def _indexed(self, kind: bytes, moment: int, tail: bytes) -> int:
         """Enter a key into an index, at a moment or the next nanosecond that is free."""
@@ -343,21 +408,25 @@ class Changes:
 
     def _left(self, tail: bytes, stored: bytes) -> bytes | None:
         """Take an entry that is not stored any more out of indexes and weight; return it, None when it had ended."""
-        times = times_of(stored) if self.record.flags & HAS_TIMES else None
-        if times is None:
-            return stored
-        if times.end:
-            self.txn.delete(END_RECORD + self.prefix + TIME.pack(times.end))
-        if times.used:
-            self.txn.delete(USE_RECORD + self.prefix + TIME.pack(times.used))
-        self.weighed -= times.weight
-        if not 0 < times.end <= self._now:
+        times = self._unindexed(stored)
+        if times is None or not 0 < times.end <= self._now:
             return stored
         if self.record.log:
             self._note(REMOVED, tail, stored, b"")
         else:
             self.gone.append(stored)
         return None
+
+    def _unindexed(self, stored: bytes) -> Times | None:
+        """Take an entry that is not stored any more out of indexes and weight; return its times."""
+        times = times_of(stored) if self.record.flags & HAS_TIMES else None
+        if times is not None:
+            if times.end:
+                self.txn.delete(END_RECORD + self.prefix + TIME.pack(times.end))
+            if times.used:
+                self.txn.delete(USE_RECORD + self.prefix + TIME.pack(times.used))
+            self.weighed -= times.weight
+        return times
 
     def _is_over(self, stored: bytes) -> bool:
         return self.record.flags & HAS_ENDS != 0 and is_over(stored, self._now)
@@ -389,16 +458,6 @@ def log_span(txn: Transaction, prefix: bytes, log: bytes) -> tuple[int, int]:
             return first, INDEX.unpack(cursor.key()[len(log) :])[0] + 1
     written = sum(Sizes.unpack(data).following for _, data in behind(txn, PARTITION_RECORD + prefix))
     return written, written
-
-
-def behind(txn: Transaction, head: bytes) -> Iterator[Entry]:
-    """Yield what is stored under keys that begin with `head`, without it."""
-    with txn.cursor() as cursor:
-        if cursor.set_range(head):
-            for key, value in cursor.iternext():
-                if key[: len(head)] != head:
-                    break
-                yield key[len(head) :], value
 
 
 def next_incarnation(txn: Transaction) -> int:

@@ -6,7 +6,9 @@ lock. LMDB numbers commits without a gap and a read transaction bears the number
 as that number is the one announced, nothing newer exists. A writer that is killed or fails between announcing and
 committing leaves a number that no page has, which only means "unknown" until the next commit.
 
-The numbers lie in one small file that all processes map; a writer does one store, a reader one load.
+The numbers lie in one small file that all processes map; a writer does one store, a reader one load. Next to each lie
+two more, for the log of changes that go to backups (`change_log`): up to where it has been written, announced in the
+same way, and up to where all backups have it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from pathlib import Path
 NUMBER_SIZE = 8
 SPACING = 64
 """Bytes from one environment's number to the next: a cache line each."""
+COMMITTED, LOGGED, BACKED_UP = range(3)
+"""What the numbers of an environment are."""
+NUMBERS = 3
 
 
 class CommitCounters:
@@ -39,6 +44,6 @@ class CommitCounters:
             os.posix_fallocate(file.fileno(), 0, count * SPACING)
 
     def of(self, environment: int) -> memoryview:
-        """Return the number of one environment, as a memoryview with one element that keeps the mapping alive."""
+        """Return the numbers of one environment, as a memoryview that keeps the mapping alive."""
         at = environment * SPACING // NUMBER_SIZE
-        return self._numbers[at : at + 1]
+        return self._numbers[at : at + NUMBERS]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from shmjet.grid import carried
 from shmjet.grid.bounded_table import TRANSACTION_ENTRIES
-from shmjet.grid.changes import Changes, Entry, behind
-from shmjet.grid.environment import Transaction
+from shmjet.grid.changes import Changes, Entry
+from shmjet.grid.environment import Transaction, behind
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import END_RECORD, HAS_ENDS, PARTITION, PARTITION_RECORD, PREFIX, TIME, Record, Sizes
 from shmjet.grid.log import Piece

@@ -14,12 +14,13 @@ from __future__ import annotations
 import errno
 import resource
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import lmdb
 
+from shmjet.grid.commit_counters import NUMBERS
 from shmjet.grid.errors import GridError, GridFullError
 from shmjet.host.process_limits import lack_text
 
@@ -41,7 +42,7 @@ class Environment:
     Args:
         folder: where its two files are, or will be.
         map_size: most bytes that it may hold.
-        announced: where the number of a transaction is put before it commits (`CommitCounters.of`).
+        announced: the numbers of `CommitCounters.of`; that of a transaction is put there before it commits.
     """
 
     def __init__(self, folder: Path, map_size: int, announced: memoryview) -> None:
@@ -114,7 +115,7 @@ class Environment:
             if self._env is not None:
                 self._env.close()
                 self._env = None
-                self.announced = memoryview(bytearray(8)).cast("Q")  # lets go of the mapping
+                self.announced = memoryview(bytearray(8 * NUMBERS)).cast("Q")  # lets go of the mapping
 
     def forked(self) -> None:
         """Called in the child of a fork: what was opened belongs to the parent."""
@@ -172,6 +173,16 @@ class Environment:
                 "not needed, or give /dev/shm more (`mount -o remount,size=...`, docker's --shm-size)"
             )
         return GridError(f"cannot write {what} into {self.folder}: {error}")
+
+
+def behind(txn: Transaction, head: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield what is stored under keys that begin with `head`, without it."""
+    with txn.cursor() as cursor:
+        if cursor.set_range(head):
+            for key, value in cursor.iternext():
+                if key[: len(head)] != head:
+                    break
+                yield key[len(head) :], value
 
 
 _of_parents: list[lmdb.Environment | None] = []

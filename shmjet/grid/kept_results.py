@@ -9,14 +9,17 @@ belong to a partition: what an operation did to one is known there. Must not kno
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from shmjet.grid.environment import Transaction
 from shmjet.grid.errors import GridError
-from shmjet.grid.layout import CLIENT_RECORD, TIME
+from shmjet.grid.layout import CLIENT_RECORD, PARTITION, TIME
 from shmjet.grid.times import now
+
+if TYPE_CHECKING:
+    from shmjet.grid.change_log import Recorder
 
 CLIENT_BYTES = 16
 """Bytes of the random identity of who asks."""
@@ -72,21 +75,41 @@ def kept(txn: Transaction, operation: OperationId, partition: bytes) -> Kept | N
     return None
 
 
-def keep(txn: Transaction, operation: OperationId, partition: bytes, result: object) -> None:
-    """Keep the result of an operation, in the transaction that does it, and forget the answered ones."""
+def keep(
+    txn: Transaction, operation: OperationId, partition: bytes, result: object, recorder: Recorder | None = None
+) -> None:
+    """Keep the result of an operation, in the transaction that does it, and forget the answered ones.
+
+    Args:
+        txn: the transaction.
+        operation: which one.
+        partition: packed.
+        result: to keep.
+        recorder: notes for backups what is kept and forgotten.
+    """
     head = CLIENT_RECORD + partition + operation.client
     client, moment = txn.get(head), now()
     answered = operation.answered
     if client is None:
-        _forget_old(txn, partition, moment)
+        _forget_old(txn, partition, moment, recorder)
     else:
         answered = max(answered, _CLIENT.unpack(client)[1])
-        _delete_results(txn, head, answered)
-    txn.put(head, _CLIENT.pack(moment, answered))
-    txn.put(head + _RESULT.pack(operation.number), _encode(result))
+        _delete_results(txn, head, answered, recorder)
+    _put(txn, head, _CLIENT.pack(moment, answered), recorder)
+    _put(txn, head + _RESULT.pack(operation.number), _encode(result), recorder)
 
 
-def _delete_results(txn: Transaction, head: bytes, below: int) -> int:
+def _put(txn: Transaction, key: bytes, value: bytes | None, recorder: Recorder | None) -> None:
+    """Write a record, or delete it for None."""
+    if value is None:
+        txn.delete(key)
+    else:
+        txn.put(key, value)
+    if recorder is not None:
+        recorder.catalogued(key[len(CLIENT_RECORD) :][: PARTITION.size], key, value)
+
+
+def _delete_results(txn: Transaction, head: bytes, below: int, recorder: Recorder | None) -> int:
     """Delete the results of one client's operations below a number, and return the number behind the last of them."""
     following = 0
     with txn.cursor() as cursor:
@@ -96,21 +119,23 @@ def _delete_results(txn: Transaction, head: bytes, below: int) -> int:
             if number >= below:
                 break
             following = number + 1
+            if recorder is not None:
+                recorder.catalogued(head[len(CLIENT_RECORD) :][: PARTITION.size], cursor.key(), None)
             cursor.delete()
     return following
 
 
-def _forget_old(txn: Transaction, partition: bytes, moment: int) -> None:
+def _forget_old(txn: Transaction, partition: bytes, moment: int, recorder: Recorder | None) -> None:
     """Forget what clients have left behind that have not changed anything for long."""
     for head, client in _clients(txn, partition):
         last, answered = _CLIENT.unpack(client)
         if moment - last < KEEP_NS:
             continue
-        answered = max(answered, _delete_results(txn, head, 1 << 64))
+        answered = max(answered, _delete_results(txn, head, 1 << 64, recorder))
         if moment - last < FORGET_NS:
-            txn.put(head, _CLIENT.pack(last, answered))
+            _put(txn, head, _CLIENT.pack(last, answered), recorder)
         else:
-            txn.delete(head)
+            _put(txn, head, None, recorder)
 
 
 def _clients(txn: Transaction, partition: bytes) -> list[tuple[bytes, bytes]]:

@@ -18,7 +18,7 @@ import msgspec
 from shmjet.core.map_config import MapConfig
 from shmjet.grid.errors import GridError
 
-VERSION = 3
+VERSION = 4
 LAYOUT_FILE = "grid.json"
 BLOB_FOLDER = "blobs"
 ANNOUNCEMENTS_FILE = "commits"
@@ -40,6 +40,8 @@ LOG_RECORD = CATALOGUE + b"j"
 """The identity of a journal, which it keeps where its partition goes."""
 OPEN_RECORD = CATALOGUE + b"o"
 """Of the partitions that are open here, in a store that is divided among members; see `ownership`."""
+CHANGE_RECORD, LAST_CHANGE = CATALOGUE + b"r", CATALOGUE + b"n"
+"""What backups have to be told of transactions, by number, and the highest number given out; see `change_log`."""
 CLIENT_RECORD = CATALOGUE + b"c"
 """Of those whose operations come from elsewhere, and of the results of these; see `kept_results`."""
 
@@ -55,6 +57,7 @@ PARTITION = struct.Struct(">H")
 INDEX = struct.Struct(">Q")
 MARK = struct.Struct(">Q")
 TIME = struct.Struct(">Q")
+OPEN = struct.Struct(">QBQ")
 RECORD = struct.Struct(">IQBQI")
 FLAGS_AT = INCARNATION.size + INDEX.size
 SIZES = struct.Struct(">QQQ")

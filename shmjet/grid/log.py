@@ -8,9 +8,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import NamedTuple
 
-from shmjet.grid.changes import Event, behind, log_span
-from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.change_log import CutEvents, Recorder
+from shmjet.grid.changes import Event, log_span
+from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.layout import INCARNATION, INDEX, LOG_RECORD, PARTITION, PARTITION_RECORD, Record, Sizes
+from shmjet.grid.ownership import opening
 
 PIECE_EVENTS = 1024
 PIECE_BYTES = 1 << 20
@@ -95,15 +97,24 @@ def length(env: Environment, record_key: bytes) -> int:
         return end - first
 
 
-def cut(env: Environment, record_key: bytes, count: int, label: str) -> list[bytes]:
-    """Remove the oldest events, at most some thousand, and return them: the files of their old entries may go."""
+def cut(env: Environment, record_key: bytes, count: int, label: str, home: bytes = b"") -> list[bytes]:
+    """Remove the oldest events, at most some thousand, and return them: the files of their old entries may go.
+
+    Args:
+        env: the environment.
+        record_key: of the map.
+        count: so many at most.
+        label: how errors call the map.
+        home: the partition, packed, that the map belongs to, in a store that is divided among members.
+    """
 
     def work(txn: Transaction) -> list[bytes]:
         found = txn.get(record_key)
-        if found is None:
+        if found is None or (home and opening(txn, home) is None):
             return []
         prefix, log = found[:4], INCARNATION.pack(Record.unpack(found).log)
         oldest: dict[int, int] = {}
+        following = b""
         removed: list[bytes] = []
         with txn.cursor() as cursor:
             cursor.set_range(log)
@@ -111,12 +122,17 @@ def cut(env: Environment, record_key: bytes, count: int, label: str) -> list[byt
                 removed.append(cursor.value())
                 event = Event.unpack(removed[-1])
                 oldest[event.partition] = event.sequence + 1
+                following = INDEX.pack(INDEX.unpack(cursor.key()[len(log) :])[0] + 1)
                 cursor.delete()
         for partition, sequence in oldest.items():
             key = PARTITION_RECORD + prefix + PARTITION.pack(partition)
             sizes = Sizes.unpack(txn.get(key))
             sizes.oldest = sequence
             txn.put(key, sizes.pack())
+        if home and removed:
+            recorder = Recorder(txn, env)
+            recorder.note(home, CutEvents(record_key, following, oldest))
+            recorder.close()
         return removed
 
     return env.write(work, label)

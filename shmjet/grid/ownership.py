@@ -1,21 +1,36 @@
 """Which partitions of a store are open here, where the maps and lists of a cluster lie on all its members.
 
 All environments of such a *divided* store have a record for every partition that is open: its *lineage*, a number that
-the partition got when it began empty, and keeps as it moves. Each transaction on a partition looks at the record, so a
-partition that has been closed changes no more, whatever other processes believe. Must not know which
+the partition got when it began empty, and keeps as it moves; on how many other members it has a backup; and the number
+of the last change here that these have to be told (`change_log`). Each transaction on a partition looks at the record,
+so a partition that has been closed changes no more, whatever other processes believe. Must not know which
 member has what: the keeper of a member opens and closes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from shmjet.grid.changes import behind
-from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.errors import PartitionMovedError
-from shmjet.grid.layout import MARK, OPEN_RECORD, PARTITION
+from shmjet.grid.layout import OPEN, OPEN_RECORD, PARTITION
 
 MOVED = "the partition is not on this member, or on its way"
+
+
+class Opening(NamedTuple):
+    """What an environment knows of an open partition.
+
+    Args:
+        lineage: see the module.
+        backups: members that have to be told of each change before it counts.
+        last: number of the last change here that they have to be told.
+    """
+
+    lineage: int
+    backups: int = 0
+    last: int = 0
 
 
 def admit(txn: Transaction, partitions: Iterable[bytes]) -> None:
@@ -27,24 +42,40 @@ def admit(txn: Transaction, partitions: Iterable[bytes]) -> None:
 
 def lineage(txn: Transaction, partition: bytes) -> int:
     """Return the lineage of an open partition. Raises PartitionMovedError."""
-    found = txn.get(OPEN_RECORD + partition)
+    found = opening(txn, partition)
     if found is None:
         raise PartitionMovedError(MOVED)
-    number: int = MARK.unpack(found)[0]
-    return number
+    return found.lineage
+
+
+def opening(txn: Transaction, partition: bytes) -> Opening | None:
+    """Return what is known of a partition, packed; None where it is not open."""
+    found = txn.get(OPEN_RECORD + partition)
+    return None if found is None else Opening(*OPEN.unpack(found))
 
 
 def open_here(txn: Transaction) -> dict[int, int]:
     """Return the open partitions of an environment with their lineages."""
-    return {PARTITION.unpack(key)[0]: MARK.unpack(data)[0] for key, data in behind(txn, OPEN_RECORD)}
+    return {PARTITION.unpack(key)[0]: OPEN.unpack(data)[0] for key, data in behind(txn, OPEN_RECORD)}
 
 
-def open_partitions(environments: Sequence[Environment], lineages: Mapping[int, int]) -> None:
-    """Open partitions."""
+def open_partitions(
+    environments: Sequence[Environment], lineages: Mapping[int, int], backups: Mapping[int, int] | None = None
+) -> None:
+    """Open partitions, or give open partitions another number of backups.
+
+    Args:
+        environments: of the store.
+        lineages: by partition.
+        backups: by partition; none where it is not named.
+    """
+    counts = backups or {}
 
     def work(txn: Transaction) -> None:
         for partition, number in lineages.items():
-            txn.put(OPEN_RECORD + PARTITION.pack(partition), MARK.pack(number))
+            packed = PARTITION.pack(partition)
+            found = opening(txn, packed) or Opening(number)
+            txn.put(OPEN_RECORD + packed, OPEN.pack(number, counts.get(partition, 0), found.last))
 
     if lineages:
         for env in environments:

@@ -14,8 +14,8 @@ import msgspec
 
 from shmjet.core.map_config import config_of
 from shmjet.grid.carried import place_of
-from shmjet.grid.changes import Changes, Entry, Rules, behind, next_incarnation
-from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.changes import Changes, Entry, Rules, next_incarnation
+from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.layout import (
     CLIENT_RECORD,
     HAS_BLOBS,
@@ -132,7 +132,7 @@ class PartitionCopy:
                     for portion in _portions(env, head):
                         yield Records(index, [(head + tail, data) for tail, data in portion])
         for name in self._files(partitions):
-            yield from self._of_file(name)
+            yield from self.file(name)
 
     def is_empty(self) -> bool:
         """Say whether the store has nothing at all."""
@@ -181,7 +181,8 @@ class PartitionCopy:
             for portion in _portions(env, found[:4]):
                 yield Blocks(index, record_key, record.flags, record.size, portion)
 
-    def _of_file(self, name: bytes) -> Iterator[Piece]:
+    def file(self, name: bytes) -> Iterator[Piece]:
+        """Yield a file; nothing where it is gone."""
         try:
             file = (self._store.blobs.folder / name.decode()).open("rb")
         except FileNotFoundError:  # its entry was removed before
@@ -226,7 +227,7 @@ class PartitionCopy:
         def attempt(txn: Transaction) -> None:
             changes = Changes(txn, env, record_key, rules)
             work(changes)
-            changes.close()
+            changes.close(ends=False)
 
         env.write(attempt, table.label)
 

@@ -8,7 +8,7 @@ used.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,10 +48,13 @@ class RoutedGrid:
     Args:
         carrier: leads to members.
         store: of the nearest member, where this process can open it.
+        settle: see `Routes`.
     """
 
-    def __init__(self, carrier: Carrier, store: Opened | None = None) -> None:
-        self._routes = Routes(carrier, store)
+    def __init__(
+        self, carrier: Carrier, store: Opened | None = None, settle: Callable[[int, int], None] | None = None
+    ) -> None:
+        self._routes = Routes(carrier, store, settle)
         self._objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
         self._codec: EntryCodec | None = None
         self._environments = 0

@@ -100,17 +100,25 @@ class RoutedTable:
         return self._routes.table(self._routes.owner(partition), self._environment, self._record_key, number)
 
     def _read(self, partition: int, work: Callable[[TableOfMember], Result]) -> Result:
-        return self._routes.until_found(lambda: work(self._at(partition)))
+        return self._routes.until_found(lambda: self._settled(partition, work, self._at(partition)))
+
+    def _settled(self, partition: int, work: Callable[[TableOfMember], Result], table: TableOfMember) -> Result:
+        result = work(table)
+        self._routes.settle(table, (partition,))
+        return result
 
     def _change(self, partition: int, work: Callable[[TableOfMember], Result]) -> Result:
         here = self._routes.here(self._routes.owner(partition), self._environment, self._record_key)
         if here is not None:
             try:
-                return work(here)
+                result = work(here)
             except PartitionMovedError:  # so it is not done
                 self._routes.forget()
+            else:
+                self._routes.settle(here, (partition,))
+                return result
         with self._routes.numbers.number() as number:
-            return self._routes.until_found(lambda: work(self._at(partition, number)))
+            return self._routes.until_found(lambda: self._settled(partition, work, self._at(partition, number)))
 
     # -- all in one partition -----------------------------------------------------------------------------------
 
@@ -215,6 +223,8 @@ class RoutedTable:
                 except PartitionMovedError as error:
                     left += some
                     missed = error
+                else:
+                    self._routes.settle(table, None if self._home is None else (self._home,))
             is_first = False
             if left:
                 search.missed(missed)
@@ -227,6 +237,7 @@ class RoutedTable:
                 table = self._routes.table(member, self._environment, self._record_key)
                 with contextlib.suppress(PartitionMovedError):
                     found.update((count.partition, count) for count in table.counts())
+                    self._routes.settle(table, None)
             if any(partition not in found for partition in left):
                 search.missed(PartitionMovedError("a partition is on its way"))
         return found
@@ -288,6 +299,7 @@ class RoutedTable:
                 same = [partition for partition in left if self._routes.owner(partition) == owner]
                 table = self._routes.table(owner, self._environment, self._record_key)
                 read = table.read_partitions(same, low, limit, skip=skip)
+                self._routes.settle(table, same[: len(read.lineages)])
             except PartitionMovedError as error:
                 search.missed(error)
                 continue

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from shmjet.grid.change_log import unsettled
 from shmjet.grid.divided_table import DividedTable
 from shmjet.grid.errors import GridError, PartitionMovedError
 from shmjet.grid.kept_results import OperationId
+from shmjet.grid.layout import PARTITION
 from shmjet.grid.remote import Call, NumberedCalls, OneNumber, RemoteTable
 from shmjet.grid.store import Opened
 
@@ -55,11 +57,16 @@ class Routes:
     Args:
         carrier: leads to members.
         store: of the nearest member, where this process can open it.
+        settle: waits until all backups of what is in that store have its changes, up to a number in the log of an
+            environment.
     """
 
-    def __init__(self, carrier: Carrier, store: Opened | None = None) -> None:
+    def __init__(
+        self, carrier: Carrier, store: Opened | None = None, settle: Callable[[int, int], None] | None = None
+    ) -> None:
         self.carrier = carrier
         self._store = store
+        self._settle = settle
         self._owners: Owners | None = None
         self._tables: dict[tuple[int, bytes], DividedTable] = {}
         self.numbers = NumberedCalls(partial(carrier.ask, ""))
@@ -127,6 +134,19 @@ class Routes:
         if table is None:
             table = self._tables[key] = self._store.divided_table(environment, record_key)
         return table
+
+    def settle(self, table: TableOfMember, partitions: Iterable[int] | None) -> None:
+        """Wait until all backups have the changes that were read or made; those of another process have seen to it.
+
+        Args:
+            table: of which something was read or changed.
+            partitions: in which; None: in any.
+        """
+        if self._settle is not None and isinstance(table, DividedTable):
+            packed = None if partitions is None else [PARTITION.pack(partition) for partition in partitions]
+            number = unsettled(table.env, packed)
+            if number:
+                self._settle(table.index, number)
 
     def forget(self) -> None:
         """Take that the table has changed."""

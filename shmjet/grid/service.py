@@ -6,14 +6,16 @@ import os
 import struct
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.change_log import unsettled
 from shmjet.grid.checks import check_operation
 from shmjet.grid.errors import GridError
 from shmjet.grid.kept_results import OperationId
+from shmjet.grid.layout import PARTITION
 from shmjet.grid.operations import (
     Add,
     Append,
@@ -67,7 +69,14 @@ class GridService:
         """Which store this is: another number than that of any other member, and after `clear`."""
 
     def perform(self, body: bytes) -> bytes:
-        """Perform one encoded operation and return its encoded result.
+        """Perform one encoded operation and return its encoded result; see `perform_and_note`."""
+        return self.perform_and_note(body)[0]
+
+    def perform_and_note(self, body: bytes) -> tuple[bytes, Unsettled | None]:
+        """Perform one encoded operation.
+
+        Returns:
+            its encoded result, and what has to be on all backups before the result is true.
 
         Raises:
             GridError: it is not an operation, or it failed; the text says why.
@@ -78,7 +87,9 @@ class GridService:
             operation = _decoded(operation.operation)
             if isinstance(operation, Numbered):
                 raise GridError("an operation is numbered once")
-        return _encode(self._perform(self._grid.opened, operation, asked))
+        opened = self._grid.opened
+        encoded = _encode(self._perform(opened, operation, asked))
+        return encoded, _unsettled(opened, operation) if opened.is_divided else None
 
     def close(self) -> None:
         """Let go of the store."""
@@ -188,6 +199,27 @@ class GridService:
             known = (known[0][: -_STORE.size], *known[1:]) if known[0].endswith(store) else None
         block = table.block_of(operation.index, known)
         return None if block is None else block._replace(prefix=block.prefix + store)
+
+
+class Unsettled(NamedTuple):
+    """The number of a record in the log of changes of an environment."""
+
+    environment: int
+    number: int
+
+
+def _unsettled(opened: Opened, operation: Any) -> Unsettled | None:
+    """Return the last change of what an operation has read or changed, if not all backups have it."""
+    environment = getattr(operation, "environment", None)
+    if environment is None:
+        return None
+    partitions = None
+    key = getattr(operation, "key", None)
+    if key is not None:
+        table = opened.table(environment, operation.record)
+        partitions = (table.place_of(key[: PARTITION.size]),)
+    number = unsettled(opened.environment(environment), partitions)
+    return Unsettled(environment, number) if number else None
 
 
 def _decoded(body: bytes) -> Any:

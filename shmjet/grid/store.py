@@ -20,6 +20,7 @@ from shmjet.core.map_config import PLAIN, MapConfig, config_of
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
 from shmjet.grid.changes import Rules, flags_of
 from shmjet.grid.commit_counters import CommitCounters
+from shmjet.grid.divided_blobs import DividedBlobs
 from shmjet.grid.divided_table import DividedTable
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.environment import Environment, Transaction
@@ -245,7 +246,8 @@ class Opened:
         self.partition_count = layout.partition_count
         self.is_divided = layout.is_divided
         self.users = 0
-        self.blobs = BlobStore(folder / BLOB_FOLDER, folder / RESERVE_FILE)
+        blobs = DividedBlobs if layout.is_divided else BlobStore
+        self.blobs = blobs(folder / BLOB_FOLDER, folder / RESERVE_FILE)
         objects = ObjectCodec(INLINE_LIMIT, self.load_class, self.keep_class)
         self.codec = EntryCodec(objects, self.blobs, layout.partition_count)
         limited = any(config.eviction == "lru" for config in layout.maps.values())
@@ -255,6 +257,8 @@ class Opened:
             Environment(folder / str(index), layout.map_size, announcements.of(index))
             for index in range(layout.environments)
         ]
+        if isinstance(self.blobs, DividedBlobs):
+            self.blobs.environments = self._environments
 
     @property
     def environments(self) -> list[Environment]:

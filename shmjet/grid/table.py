@@ -15,6 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from shmjet.grid.bounded_table import TRANSACTION_ENTRIES, BoundedTable
+from shmjet.grid.change_log import Dropped, NewBlocks, Recorder
 from shmjet.grid.changes import Changes, Entry, next_incarnation
 from shmjet.grid.environment import Transaction
 from shmjet.grid.errors import GridFullError
@@ -88,7 +89,7 @@ class Table(BoundedTable):
                 replaced.clear()
                 if self.is_divided:
                     self.admit(changes.txn, {key[INCARNATION.size : PREFIX] for key, _ in portion})
-                portion = self._not_done(changes.txn, portion)
+                portion = self._not_done(changes, portion)
                 if with_blobs or not changes.is_plain:
                     for key, value in portion:
                         old = changes.put(key[4:], value, with_blobs=with_blobs)
@@ -103,15 +104,15 @@ class Table(BoundedTable):
             self.prefix = self._change(work)
             self._forget(replaced)
 
-    def _not_done(self, txn: Transaction, entries: list[Entry]) -> list[Entry]:
+    def _not_done(self, changes: Changes, entries: list[Entry]) -> list[Entry]:
         """Leave out the entries of those partitions for which `operation` has been done; note that the rest is."""
-        operation = self.operation
+        operation, txn = self.operation, changes.txn
         if operation is None:
             return entries
         partitions = {self.place_of(key[INCARNATION.size : PREFIX]) for key, _ in entries}
         new = {partition for partition in partitions if kept(txn, operation, partition) is None}
         for partition in new:
-            keep(txn, operation, partition, None)
+            keep(txn, operation, partition, None, changes.recorder)
         if new == partitions:
             return entries
         return [entry for entry in entries if self.place_of(entry[0][INCARNATION.size : PREFIX]) in new]
@@ -195,7 +196,7 @@ class Table(BoundedTable):
             self.admit(changes.txn, partitions)
             places = {self.place_of(partition) for partition in partitions}
             done = {place for place in places if self._is_done(changes.txn, place)}
-            before = {place for place in places - done if not self._note(changes.txn, place, once)}
+            before = {place for place in places - done if not self._note(changes, place, once)}
             new = {partition for partition in partitions if self.place_of(partition) not in done | before}
             put = [entry for entry in entries if entry[0][4:PREFIX] in new]
             olds = [changes.put(key[4:], value, with_blobs=with_blobs) for key, value in put]
@@ -207,11 +208,11 @@ class Table(BoundedTable):
         self._forget(replaced)
         return done_before
 
-    def _note(self, txn: Transaction, place: bytes, once: Once) -> bool:
+    def _note(self, changes: Changes, place: bytes, once: Once) -> bool:
         """Note that a write is done to a partition with this transaction; False when it was done before."""
-        is_new = note_mark(txn, place, once)
+        is_new = note_mark(changes.txn, place, once, changes.recorder)
         if is_new and self.operation is not None:
-            keep(txn, self.operation, place, True)
+            keep(changes.txn, self.operation, place, True, changes.recorder)
         return is_new
 
     def _is_done(self, txn: Transaction, partition: bytes) -> bool:
@@ -225,20 +226,24 @@ class Table(BoundedTable):
             False when `once` says that it was done before; then nothing is stored.
         """
 
-        def work(txn: Transaction) -> bool:
-            if once is not None and not note_mark(txn, self.home, once):
+        def work(txn: Transaction, recorder: Recorder | None) -> bool:
+            if once is not None and not note_mark(txn, self.home, once, recorder):
                 return False
             found = txn.get(self.record_key)
             record = Record(next_incarnation(txn)) if found is None else Record.unpack(found)
             prefix = INCARNATION.pack(record.incarnation)
+            new: list[tuple[bytes, bytes]] = []
             for count, block in blocks:
-                txn.put(prefix + INDEX.pack(record.size), block)
+                new.append((INDEX.pack(record.size), block))
+                txn.put(prefix + new[-1][0], block)
                 record.size += count
             record.flags |= HAS_BLOBS if with_blobs else 0
             txn.put(self.record_key, record.pack())
+            if recorder is not None:
+                recorder.note(self.home, NewBlocks(self.record_key, record.flags, record.size, new))
             return True
 
-        return self.env.write(lambda txn: self._once(txn, self.home, lambda: work(txn)), self.label)
+        return self.env.write(lambda txn: self._once(txn, self.home, lambda recorder: work(txn, recorder)), self.label)
 
     def drop(self, *, keep_name: bool) -> None:
         """Remove all entries at once, and the record too unless `keep_name`; then sweep what is left of them.
@@ -258,27 +263,40 @@ class Table(BoundedTable):
                     sweep(self.env, prefix, self._blobs, self._names_in)
 
     def _drop(self, keep_name: bool) -> None:
-        def work(txn: Transaction) -> list[tuple[bytes, bytes]]:
-            found = txn.get(self.record_key)
-            if found is None:
-                return []
-            record = Record.unpack(found)
-            dropped = [(found[:4], self._kind() if record.flags & HAS_BLOBS else b"")]
-            if record.log:
-                dropped.append((INCARNATION.pack(record.log), EVENTS if record.flags & HAS_BLOBS else b""))
-            for prefix, kind in dropped:
-                txn.put(GARBAGE_RECORD + prefix, kind)
-            if keep_name:
-                flags = HAS_TIMES if self.rules.config.max_bytes is not None else 0
-                txn.put(self.record_key, Record(next_incarnation(txn), flags=flags).pack())
-            else:
-                txn.delete(self.record_key)
-            return dropped
-
         if keep_name and self.rules.config.journal_capacity:
             self._remove_all()
             return
-        for prefix, kind in self.env.write(lambda txn: self._once(txn, self.home, lambda: work(txn)), self.label):
+        dropped = self.env.write(
+            lambda txn: self._once(
+                txn, self.home, lambda recorder: self.drop_in(txn, keep_name=keep_name, recorder=recorder)
+            ),
+            self.label,
+        )
+        self.sweep(dropped)
+
+    def drop_in(self, txn: Transaction, *, keep_name: bool, recorder: Recorder | None = None) -> list[Entry]:
+        """Drop all in a transaction, and return what is to be swept after it."""
+        found = txn.get(self.record_key)
+        if found is None:
+            return []
+        record = Record.unpack(found)
+        dropped = [(found[:4], self._kind() if record.flags & HAS_BLOBS else b"")]
+        if record.log:
+            dropped.append((INCARNATION.pack(record.log), EVENTS if record.flags & HAS_BLOBS else b""))
+        for prefix, kind in dropped:
+            txn.put(GARBAGE_RECORD + prefix, kind)
+        if keep_name:
+            flags = HAS_TIMES if self.rules.config.max_bytes is not None else 0
+            txn.put(self.record_key, Record(next_incarnation(txn), flags=flags).pack())
+        else:
+            txn.delete(self.record_key)
+        if recorder is not None:
+            recorder.note(self.home, Dropped(self.record_key, keep_name))
+        return dropped
+
+    def sweep(self, dropped: list[Entry]) -> None:
+        """Sweep what `drop_in` has returned."""
+        for prefix, kind in dropped:
             sweep(self.env, prefix, self._blobs, self._store.names_in(kind))
 
     def _remove_all(self) -> None:
@@ -288,6 +306,7 @@ class Table(BoundedTable):
             low = keys[-1] + b"\0"
 
             def work(changes: Changes, keys: list[bytes] = keys) -> None:
+                self.admit(changes.txn, (self.home,))
                 for key in keys:
                     changes.remove(key)
 
@@ -302,11 +321,13 @@ class Table(BoundedTable):
             return [key[4:] for key in keys if key[:4] == prefix]
 
 
-def note_mark(txn: Transaction, partition: bytes, once: Once) -> bool:
+def note_mark(txn: Transaction, partition: bytes, once: Once, recorder: Recorder | None = None) -> bool:
     """Note that a write is done to a partition with this transaction; False when that has been noted before."""
     key = MARKER_RECORD + partition + once.marker
     found = txn.get(key)
     if found is not None and MARK.unpack(found)[0] >= once.mark:
         return False
     txn.put(key, MARK.pack(once.mark))
+    if recorder is not None:
+        recorder.catalogued(partition, key, MARK.pack(once.mark))
     return True

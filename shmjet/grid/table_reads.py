@@ -12,8 +12,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from shmjet.grid import log
-from shmjet.grid.changes import MOST_SPARED, Entry, behind, flags_of
-from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.changes import MOST_SPARED, Entry, flags_of
+from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.layout import (
     END_RECORD,
     HAS_ENDS,

@@ -476,4 +476,4 @@ def test_a_member_that_ends_as_soon_as_it_is_up_is_a_lost_member(tmp_path: Path)
     with pytest.raises(MemberLostError, match=r"the member of this instance \(pid 17\) is gone; .*No such file"):
         LocalEndpoint(tmp_path / "socket", 17).connect()
     with pytest.raises(GridError, match="a folder that is still there"):
-        Environment(tmp_path / "gone" / "0", 1 << 20, memoryview(bytearray(8)).cast("Q")).open()
+        Environment(tmp_path / "gone" / "0", 1 << 20, memoryview(bytearray(24)).cast("Q")).open()

@@ -192,7 +192,7 @@ def test_the_secret_is_never_shown():
     [
         ({"backup_count": 7}, "backup_count must be at most 6"),
         ({"backup_count": True}, "backup_count must be an integer"),
-        ({"min_backups": 1}, "min_backups is 1, but this version keeps no backups"),
+        ({"min_backups": 7}, "min_backups must be at most 6"),
         ({"journal_capacity": -1}, "journal_capacity must be at least 0"),
         ({"journal_capacity": 1.5}, "journal_capacity must be an integer"),
         ({"max_bytes": 0}, "max_bytes must be at least 1"),
@@ -225,5 +225,7 @@ def test_settings_of_maps_that_need_what_is_not_built_are_refused():
     with pytest.raises(ConfigError, match=r"maps\['m'\].backup_count is 2, but with bind"):
         JetConfig(maps=backups, bind="h:1", secret="s")
     assert JetConfig(maps={"m": MapConfig(backup_count=0)}, bind="h:1", secret="s").maps
+    with pytest.raises(ConfigError, match=r"maps\['m'\].min_backups is 1, but this version keeps no backups"):
+        JetConfig(maps={"m": MapConfig(min_backups=1)})
     with pytest.raises(ConfigError, match="maps is set, but storage is '/var/jet'"):
         JetConfig(maps=backups, storage="/var/jet")

@@ -41,7 +41,7 @@ NOT_YET: dict[type, dict[str, Any]] = {
     },
     EdgeConfig: {},
     ClientConfig: {},
-    MapConfig: {"min_backups": 1},
+    MapConfig: {},
 }
 """Settings that this version does not have, and a value that would mean something."""
 

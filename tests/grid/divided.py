@@ -16,7 +16,12 @@ from shmjet.grid.routes import Owners
 from shmjet.grid.service import GridService
 
 COUNT = 13
-CONFIGS = {"j*": MapConfig(journal_capacity=1 << 20), "l*": MapConfig(max_bytes=1 << 30, eviction="lru")}
+CONFIGS = {
+    "one": MapConfig(min_backups=1),
+    "two": MapConfig(min_backups=2),
+    "j*": MapConfig(journal_capacity=1 << 20),
+    "l*": MapConfig(max_bytes=1 << 30, eviction="lru"),
+}
 
 
 class Stores:

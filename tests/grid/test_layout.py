@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 from shmjet.core import keys
-from shmjet.grid import Grid, blobs, changes, commit_counters, entries, layout, times
+from shmjet.grid import Grid, blobs, change_log, changes, commit_counters, entries, layout, times
 from shmjet.grid.scan import pages
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats" / "grid.md").read_text()
@@ -39,6 +40,8 @@ def test_the_page_states_the_numbers_of_the_code() -> None:
         (layout.CLIENT_RECORD, "result record"),
         (layout.LOG_RECORD, "journal record"),
         (layout.OPEN_RECORD, "open record"),
+        (layout.CHANGE_RECORD, "change record"),
+        (layout.LAST_CHANGE, "last change"),
     ):
         assert row(name)[0] == key[4:].decode()
         assert key[:4] == bytes(4)
@@ -47,6 +50,9 @@ def test_the_page_states_the_numbers_of_the_code() -> None:
     assert row("timed extension") == str(times.TIMED)
     assert row("moments of use") == str(times.SLOTS)
     assert row("partition structure") == f"{layout.SIZES.size} bytes"
+    assert row("open structure") == f"{layout.OPEN.size} bytes"
+    kinds = {change.__name__ for change in get_args(change_log.Change)}
+    assert all(f"`{kind}`" in PAGE for kind in kinds)
     assert row("event header") == f"{changes.EVENT.size} bytes"
     assert times.TRAILER.size == 3 * 8
     assert (layout.HAS_BLOBS, layout.HAS_TIMES, layout.HAS_ENDS) == (1, 2, 4)

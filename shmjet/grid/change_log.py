@@ -1,0 +1,300 @@
+"""The log of changes that backups on other members have to be told of, written in the transaction of each change.
+
+Only changes of partitions that have backups (`ownership.Opening.backups`) are noted: without any, a store has no log
+and pays nothing. A record is what one transaction did, by partition, under a number that counts in each environment.
+It says how things *are* now and not what was done to them, so that a record may be taken twice. Records that all
+backups have go with the next change. `replica` takes records, `shipping` brings them. Must not know members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from shmjet.grid.commit_counters import BACKED_UP, LOGGED
+from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.errors import GridError
+from shmjet.grid.layout import CHANGE_RECORD, INDEX, LAST_CHANGE, OPEN, OPEN_RECORD, PARTITION
+from shmjet.grid.ownership import Opening, opening
+
+READ_BYTES = 1 << 20
+"""Bytes of records that are read at once, about."""
+_TRIMMED = 8
+"""Old records that go with a change, at most."""
+
+
+class _Change(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    pass
+
+
+class Puts(_Change, frozen=True, tag=True, array_like=True):
+    """Entries of a map that are there now: keys without prefix, and stored entries."""
+
+    record: bytes
+    flags: int
+    entries: list[tuple[bytes, bytes]]
+
+
+class Removals(_Change, frozen=True, tag=True, array_like=True):
+    """Keys of a map, without prefix, that have no entry now."""
+
+    record: bytes
+    keys: list[bytes]
+
+
+class NewJournal(_Change, frozen=True, tag=True, array_like=True):
+    """The identity of a map's journal."""
+
+    record: bytes
+    identity: bytes
+
+
+class NewEvents(_Change, frozen=True, tag=True, array_like=True):
+    """Events of a map's journal, with their packed numbers."""
+
+    record: bytes
+    events: list[tuple[bytes, bytes]]
+
+
+class CutEvents(_Change, frozen=True, tag=True, array_like=True):
+    """The packed number of the oldest event that is left, and the oldest sequences by partition, where they rose."""
+
+    record: bytes
+    oldest: bytes
+    sequences: dict[int, int]
+
+
+class NewBlocks(_Change, frozen=True, tag=True, array_like=True):
+    """Blocks of a list with the packed indexes of their first items, and the number of its items."""
+
+    record: bytes
+    flags: int
+    size: int
+    blocks: list[tuple[bytes, bytes]]
+
+
+class Dropped(_Change, frozen=True, tag=True, array_like=True):
+    """A map or list is empty in this environment, and gone unless `keep_name`."""
+
+    record: bytes
+    keep_name: bool
+
+
+class Catalogued(_Change, frozen=True, tag=True, array_like=True):
+    """Records of the catalogue that belong to the partition, by their whole keys; None: not there."""
+
+    records: list[tuple[bytes, bytes | None]]
+
+
+class FilesGone(_Change, frozen=True, tag=True, array_like=True):
+    """Files of large values that are not needed any more."""
+
+    names: list[bytes]
+
+
+Change = Puts | Removals | NewJournal | NewEvents | CutEvents | NewBlocks | Dropped | Catalogued | FilesGone
+
+
+class LogRecord(NamedTuple):
+    """What a transaction did.
+
+    Args:
+        number: of the record.
+        groups: partitions with their changes, encoded.
+    """
+
+    number: int
+    groups: list[tuple[int, msgspec.Raw]]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_record = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
+decode_changes = msgspec.msgpack.Decoder(list[Change]).decode
+
+
+class Recorder:
+    """Notes what one transaction does to partitions that have backups. `close` has to be called before it commits.
+
+    Args:
+        txn: the transaction.
+        env: where it is.
+    """
+
+    def __init__(self, txn: Transaction, env: Environment) -> None:
+        self._txn = txn
+        self._env = env
+        self._openings: dict[bytes, Opening | None] = {}
+        self._noted: dict[bytes, list[Change]] = {}
+
+    def notes(self, place: bytes) -> bool:
+        """Say whether changes of a partition, packed, are noted."""
+        found = self._opening(place)
+        return found is not None and found.backups > 0
+
+    def note(self, place: bytes, change: Change) -> None:
+        """Note a change of a partition."""
+        if self.notes(place):
+            self._noted.setdefault(place, []).append(change)
+
+    def put(self, place: bytes, record: bytes, flags: int, tail: bytes, stored: bytes) -> None:
+        """Note that an entry is there."""
+        if self.notes(place):
+            noted = self._noted.setdefault(place, [])
+            last = noted[-1] if noted else None
+            if isinstance(last, Puts) and last.record == record and last.flags == flags:
+                last.entries.append((tail, stored))
+            else:
+                noted.append(Puts(record, flags, [(tail, stored)]))
+
+    def puts(self, place: bytes, record: bytes, flags: int, entries: list[tuple[bytes, bytes]]) -> None:
+        """Note that entries of one partition are there."""
+        self.note(place, Puts(record, flags, entries))
+
+    def new_journal(self, place: bytes, record: bytes, identity: bytes) -> None:
+        """Note that a map has a journal now."""
+        self.note(place, NewJournal(record, identity))
+
+    def new_events(self, place: bytes, record: bytes, events: list[tuple[bytes, bytes]]) -> None:
+        """Note events of a journal."""
+        self.note(place, NewEvents(record, events))
+
+    def removed(self, place: bytes, record: bytes, tail: bytes) -> None:
+        """Note that an entry is not there."""
+        if self.notes(place):
+            noted = self._noted.setdefault(place, [])
+            last = noted[-1] if noted else None
+            if isinstance(last, Removals) and last.record == record:
+                last.keys.append(tail)
+            else:
+                noted.append(Removals(record, [tail]))
+
+    def catalogued(self, place: bytes, key: bytes, value: bytes | None) -> None:
+        """Note a record of the catalogue."""
+        if self.notes(place):
+            noted = self._noted.setdefault(place, [])
+            last = noted[-1] if noted else None
+            if isinstance(last, Catalogued):
+                last.records.append((key, value))
+            else:
+                noted.append(Catalogued([(key, value)]))
+
+    def require(self, least: int, label: str) -> None:
+        """Raise GridError where a partition that is changed has fewer backups than it must have for a write."""
+        for found in self._openings.values() if least else ():
+            there = 0 if found is None else found.backups
+            if there < least:
+                raise GridError(
+                    f"{label} is written only with {least} backups (MapConfig.min_backups), and a partition has "
+                    f"{there} now: wait until copies are made, or give the cluster more members"
+                )
+
+    def close(self) -> None:
+        """Write the record, if there is anything to tell."""
+        if not self._noted:
+            return
+        txn, words = self._txn, self._env.announced
+        number = last_number(txn) + 1
+        record = [(PARTITION.unpack(place)[0], changes) for place, changes in self._noted.items()]
+        self._trim(words[BACKED_UP])
+        txn.put(CHANGE_RECORD + INDEX.pack(number), _encode(record))
+        txn.put(LAST_CHANGE, INDEX.pack(number))
+        for place in self._noted:
+            found = self._openings[place]
+            assert found is not None
+            txn.put(OPEN_RECORD + place, OPEN.pack(found.lineage, found.backups, number))
+        self._noted = {}
+        words[LOGGED] = number
+
+    def _opening(self, place: bytes) -> Opening | None:
+        if place not in self._openings:
+            self._openings[place] = opening(self._txn, place)
+        return self._openings[place]
+
+    def _trim(self, below: int) -> None:
+        with self._txn.cursor() as cursor:
+            there = cursor.set_range(CHANGE_RECORD)
+            for _ in range(_TRIMMED):
+                if not there or not cursor.key().startswith(CHANGE_RECORD) or _number_of(cursor.key()) > below:
+                    return
+                there = cursor.delete()
+
+
+def last_number(txn: Transaction) -> int:
+    """Return the number of the last record, 0 before the first."""
+    found = txn.get(LAST_CHANGE)
+    return 0 if found is None else _unpacked(found)
+
+
+def last_of(txn: Transaction, partitions: Collection[bytes] | None) -> int:
+    """Return the number of the last record that is about some partitions, packed; None: about any."""
+    openings = [] if partitions is None else [opening(txn, place) for place in partitions]
+    if partitions is None or None in openings:  # closed meanwhile: its last change may be any
+        return last_number(txn)
+    return max((found.last for found in openings if found is not None), default=0)
+
+
+def unsettled(env: Environment, partitions: Collection[bytes] | None) -> int:
+    """Return the number of the last record about some partitions, packed, if not all backups have it; else 0."""
+    words = env.announced
+    if words[BACKED_UP] >= words[LOGGED]:
+        return 0
+    with env.begin() as txn:
+        number = last_of(txn, partitions)
+    return number if words[BACKED_UP] < number else 0
+
+
+def read_records(env: Environment, after: int, limit: int = READ_BYTES) -> tuple[list[LogRecord], int]:
+    """Return the records after a number, as many as have about so many bytes, and the number of the last one of all."""
+    found: list[LogRecord] = []
+    size = 0
+    with env.begin() as txn:
+        last = last_number(txn)
+        if after < last:
+            for number, data in _records(txn, after + 1):
+                if number > last or size >= limit:
+                    break
+                found.append(LogRecord(number, _decode_record(data)))
+                size += len(data)
+    return found, last
+
+
+def trim(env: Environment) -> None:
+    """Remove the records that all backups have."""
+    below = env.announced[BACKED_UP]
+
+    def work(txn: Transaction) -> None:
+        with txn.cursor() as cursor:
+            there = cursor.set_range(CHANGE_RECORD)
+            while there and cursor.key().startswith(CHANGE_RECORD) and _number_of(cursor.key()) <= below:
+                there = cursor.delete()
+
+    env.write(work, "the log of changes")
+
+
+def _records(txn: Transaction, number: int) -> Iterator[tuple[int, bytes]]:
+    with txn.cursor() as cursor:
+        if cursor.set_range(CHANGE_RECORD + INDEX.pack(number)):
+            for key, data in cursor.iternext():
+                if not key.startswith(CHANGE_RECORD):
+                    return
+                yield _number_of(key), data
+
+
+def _number_of(key: bytes) -> int:
+    return _unpacked(key[len(CHANGE_RECORD) :])
+
+
+def _unpacked(data: bytes) -> int:
+    number: int = INDEX.unpack(data)[0]
+    return number
+
+
+def ends(environments: Sequence[Environment]) -> list[int]:
+    """Return the number of the last record of each environment."""
+    found = []
+    for env in environments:
+        with env.begin() as txn:
+            found.append(last_number(txn))
+    return found

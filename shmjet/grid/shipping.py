@@ -1,0 +1,176 @@
+"""What each backup of a member's partitions has to be sent, and up to where all of them have it.
+
+A backup of any partition has a place in the log of each environment. What it has confirmed counts; the least that all
+have confirmed is what waiting writers and readers look at (`CommitCounters`). It gets changes of the partitions of
+which it has a backup, from the moment on at which it got its copy. Pure but for reading the store. Must not know
+how changes travel. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from shmjet.grid.change_log import READ_BYTES, NewBlocks, Puts, decode_changes, ends, read_records
+from shmjet.grid.commit_counters import BACKED_UP
+from shmjet.grid.environment import behind
+from shmjet.grid.layout import HAS_BLOBS, TYPE_RECORD
+from shmjet.grid.replica import Sent, Term
+from shmjet.grid.store import Opened
+
+ALL = 1 << 62
+"""As a limit: none."""
+
+
+class Batch(NamedTuple):
+    """What a backup is to be sent next.
+
+    Args:
+        ends: for each environment the number of the last record that it has had when it has this.
+        sent: the changes.
+        files: names of files that have to be there first.
+        classes: pickles of classes that it may lack, by their ids.
+    """
+
+    ends: list[int]
+    sent: list[Sent]
+    files: list[bytes]
+    classes: list[tuple[bytes, bytes]]
+
+
+class _Backup:
+    def __init__(self, at: list[int]) -> None:
+        self.at = at
+        self.since: dict[int, list[int]] = {}
+        """By partition, from where on its changes are to be sent."""
+        self.classes: set[bytes] = set()
+
+
+class Shipping:
+    """See the module.
+
+    Args:
+        store: of the member.
+    """
+
+    def __init__(self, store: Opened) -> None:
+        self._store = store
+        self._backups: dict[str, _Backup] = {}
+        self._terms: dict[int, Term] = {}
+
+    @property
+    def backups(self) -> Collection[str]:
+        """The members that are to be sent changes."""
+        return self._backups.keys()
+
+    @property
+    def backed_up(self) -> list[int]:
+        """For each environment, up to where all backups have its changes."""
+        return [env.announced[BACKED_UP] for env in self._store.environments]
+
+    def follow(self, rows: Mapping[int, Collection[str]], terms: Mapping[int, Term]) -> None:
+        """Take which members have a backup of the partitions of which this one is the primary.
+
+        A partition of which a member is to have a backup, and had none, must be closed meanwhile; what is written to it
+        from now on is sent.
+
+        Args:
+            rows: by partition, the members.
+            terms: by partition, under which version of the table it was opened here.
+        """
+        self._terms = dict(terms)
+        now = ends(self._store.environments)
+        wanted: dict[str, set[int]] = {}
+        for partition, members in rows.items():
+            for member in members:
+                wanted.setdefault(member, set()).add(partition)
+        self._backups = {member: backup for member, backup in self._backups.items() if member in wanted}
+        for member, partitions in wanted.items():
+            backup = self._backups.setdefault(member, _Backup(list(now)))
+            backup.since = {partition: backup.since.get(partition, now) for partition in partitions}
+        self.count()
+
+    def batch(self, member: str, limit: int = READ_BYTES) -> Batch | None:
+        """Return what a member is to be sent next; None where there is nothing for it.
+
+        Args:
+            member: a backup.
+            limit: about so many bytes.
+        """
+        backup = self._backups.get(member)
+        if backup is None:
+            return None
+        sent: list[Sent] = []
+        files: list[bytes] = []
+        reached = list(backup.at)
+        for environment in reversed(range(len(reached))):
+            some, names, reached[environment] = self._of(backup, environment, limit)
+            sent += some
+            files += names
+        if not sent:
+            backup.at = reached
+            self.count()
+            return None
+        with self._store.environment(0).begin() as txn:
+            classes = [found for found in behind(txn, TYPE_RECORD) if found[0] not in backup.classes]
+        return Batch(reached, sent, files, classes)
+
+    def confirmed(self, member: str, batch: Batch) -> None:
+        """Take that a member has what it was sent."""
+        backup = self._backups.get(member)
+        if backup is not None:
+            backup.at = [max(*numbers) for numbers in zip(backup.at, batch.ends, strict=True)]
+            backup.classes.update(class_id for class_id, _ in batch.classes)
+            self.count()
+
+    def _of(self, backup: _Backup, environment: int, limit: int) -> tuple[list[Sent], list[bytes], int]:
+        """Return the changes of an environment that a backup lacks, their files, and the number of the last record.
+
+        A file that is gone is not needed for long: what removes its entry is in the log already. Then all is sent at
+        once, so that the backup never has that entry alone.
+        """
+        env = self._store.environment(environment)
+        records, last = read_records(env, backup.at[environment], limit)
+        if not records:
+            return [], [], max(last, backup.at[environment])
+        groups = [(record.number, self._for(backup, environment, record.number, record.groups)) for record in records]
+        names = [name for _, some in groups for _, _, data in some for name in self._files(data)]
+        there = [name for name in names if self._store.blobs.size(name)]
+        if len(there) < len(names) and limit < ALL:
+            return self._of(backup, environment, ALL)
+        return [Sent(environment, number, some) for number, some in groups if some], there, records[-1].number
+
+    def _for(
+        self, backup: _Backup, environment: int, number: int, groups: list[tuple[int, msgspec.Raw]]
+    ) -> list[tuple[int, Term, msgspec.Raw]]:
+        found = []
+        for partition, changes in groups:
+            since = backup.since.get(partition)
+            if since is not None and number > since[environment]:
+                found.append((partition, self._terms[partition], changes))
+        return found
+
+    def _files(self, data: msgspec.Raw) -> list[bytes]:
+        """Return the names of the files that changes need."""
+        names: list[bytes] = []
+        for change in decode_changes(data):
+            if isinstance(change, Puts):
+                if change.flags & HAS_BLOBS:
+                    for _, stored in change.entries:
+                        names += self._store.codec.blobs_of(stored)
+            elif isinstance(change, NewBlocks) and change.flags & HAS_BLOBS:
+                for _, block in change.blocks:
+                    names += self._store.codec.blobs_of_block(block)
+        return names
+
+    def count(self) -> None:
+        """Say up to where all backups have the changes."""
+        for environment, env in enumerate(self._store.environments):
+            if self._backups:
+                least = min(backup.at[environment] for backup in self._backups.values())
+            else:
+                (least,) = ends([env])
+            if least > env.announced[BACKED_UP]:
+                env.announced[BACKED_UP] = least
