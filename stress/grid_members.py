@@ -2,8 +2,8 @@
 
 Part `rolling`: members leave one after the other and others come, under load, and a client is killed now and then.
 Nothing that was acknowledged may be lost: histories of keys are checked for linearisability, lists and counters
-exactly, the journal in its order, iterations and large values against what must be there. Part `kills`: a member is
-killed; what the others had has to be as it was, operations go on, and the partitions of the lost member are empty.
+exactly, the journal in its order, iterations and large values against what must be there. Part `kills`: the same, but
+members are killed, one or two at once, as many as there are backups; another one is killed when the backups are made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from _stress import HANG_S, ROOT, Options, Tally, mark_processes, parse_options,
 sys.path.insert(0, str(ROOT))
 
 import shmjet
-from shmjet.core.keys import partition_id
 from tests.grid.linearisability import Operation, is_linearisable
 
 SECRET = "a secret of stress"
@@ -37,10 +36,16 @@ MAPS = {"journal": shmjet.MapConfig(journal_capacity=1 << 20)}
 CLIENTS = 3
 
 
-def start(addresses: list[str]) -> shmjet.JetInstance:
+def start(addresses: list[str], backups: int = 1) -> shmjet.JetInstance:
     """Return a new member."""
     config = shmjet.JetConfig(
-        cores=1, bind="127.0.0.1:0", members=addresses, secret=SECRET, maps=MAPS, partition_count=PARTITIONS
+        cores=1,
+        bind="127.0.0.1:0",
+        members=addresses,
+        secret=SECRET,
+        maps=MAPS,
+        partition_count=PARTITIONS,
+        backup_count=backups,
     )
     return shmjet.new_instance(config)
 
@@ -197,39 +202,55 @@ def look(tally: Tally, users: Users, jet: Any) -> None:
 
 
 def kill(tally: Tally, options: Options, chance: random.Random) -> None:
-    """Kill members, and look at what the others had."""
-    for _ in range(options.count):
-        watch(3 * HANG_S)
-        members = [start([])]
-        members += [start(addresses_of(members)) for _ in range(2)]
-        with client(addresses_of(members)) as jet:
-            wait_until_even(jet)
-            there = jet.get_map("keys")
-            there.put_all({key: key for key in range(STATIC)})
-            table, all_ = jet.cluster.partition_table(), jet.cluster.members
-            victim = all_[chance.randrange(3)]
-            lost = {partition for partition, row in enumerate(table) if row[0] == victim.uuid}
-            os.kill(victim.pid, signal.SIGKILL)
-            kept = {key: key for key in range(STATIC) if partition_id(key, PARTITIONS) not in lost}
-            deadline = time.monotonic() + HANG_S
-            while len(jet.cluster.members) > 2 and time.monotonic() < deadline:
-                time.sleep(0.01)
-            tally.check(dict(there.items()) == kept, f"{len(there)} entries, of {len(kept)} on other members")
-            there.put_all({key: -key for key in range(STATIC)})
-            tally.check(sum(there.values()) == -sum(range(STATIC)), "what was put afterwards is not there")
+    """Kill members under load, and look at all that must be there."""
+    backups = chance.choice([1, 2])
+    members, pids = [start([], backups)], dict[int, int]()
+    for _ in range(1 + backups):
+        members.append(start(addresses_of(members), backups))
+    for member, found in zip(members, members[0].cluster.members, strict=True):
+        pids[id(member)] = found.pid
+    large = {at: os.urandom(100_000 + at) for at in range(4)}
+    with client(addresses_of(members)) as jet:
+        wait_until_safe(jet, members)
+        jet.get_map("static").put_all({key: key for key in range(STATIC)})
+        jet.get_map("large").put_all(large)
+        users = Users(addresses_of(members), options.seed, large)
+        for turn in range(options.count):
+            watch(3 * HANG_S)
+            if turn % 3 == 0:
+                killed_client(addresses_of(members))
+            wait_until_safe(jet, members)
+            victims = chance.sample(members, chance.randint(1, backups))
+            time.sleep(chance.random() * 0.3)
+            for victim in victims:
+                os.kill(pids[id(victim)], signal.SIGKILL)
+            for victim in victims:
+                members.remove(victim)
+                with contextlib.suppress(shmjet.MemberLostError):
+                    victim.shutdown()
+            for _ in victims:
+                members.append(start(addresses_of(members), backups))
+                pids[id(members[-1])] = members[0].cluster.members[-1].pid
             tally.done += 1
-        for member in members:
-            with contextlib.suppress(shmjet.MemberLostError):
-                member.shutdown()
+            options.say(f"turn {turn}: {len(victims)} of {1 + backups} killed, {sum(users.appended)} steps")
+            if users.wrong:
+                break
+        users.stop()
+        for text in users.wrong:
+            tally.complain(text)
+        look(tally, users, jet)
+    for member in members:
+        with contextlib.suppress(shmjet.MemberLostError):
+            member.shutdown()
 
 
-def wait_until_even(jet: Any) -> None:
+def wait_until_safe(jet: Any, members: list[shmjet.JetInstance]) -> None:
     deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
-        counts = [row[0] for row in jet.cluster.partition_table()]
-        if len(set(counts)) == 3 and min(counts.count(uuid) for uuid in set(counts)) >= PARTITIONS // 3:
+        if len(jet.cluster.members) == len(members) and jet.cluster.is_safe:
             return
         time.sleep(0.01)
+    raise TimeoutError("the backups are not made")
 
 
 def main() -> int:

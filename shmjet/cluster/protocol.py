@@ -109,6 +109,14 @@ class DescribePartitions(msgspec.Struct, frozen=True, tag=True, array_like=True)
     request: int
 
 
+class AwaitBackups(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A process of the member's host: wait until all backups have the changes of an environment up to a number."""
+
+    request: int
+    environment: Annotated[int, msgspec.Meta(ge=0)]
+    number: int
+
+
 class StatusRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Ask what all members do."""
 
@@ -229,6 +237,7 @@ Request = (
     | ListJobs
     | Describe
     | DescribePartitions
+    | AwaitBackups
     | StatusRequest
     | DumpAll
     | GetJob

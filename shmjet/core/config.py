@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shmjet.core.checks import check_at_least, check_name, not_yet, unknown_setting, with_known_settings
-from shmjet.core.map_config import MapConfig
+from shmjet.core.map_config import MapConfig, most_backups
 from shmjet.core.secret import LONGEST, MEMBER_SECRET_FILE, SECRET_FILE, read_secret
 from shmjet.data.errors import ConfigError
 
@@ -52,7 +52,8 @@ class JetConfig:
         jobs: jobs that clients can run by name: for each a text "module:function", of a function without arguments that
             returns a DAG or a pipeline, or a pair of one and a `JobConfig`. Members import the module (default none).
         partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
-        backup_count: copies of each partition on other members; this version keeps none, and takes only the default, 1.
+        backup_count: copies of each partition of maps and lists on other members, 0 to 6 (default 1), as far as there
+            are members; on another host where there is one. The same on all members of a cluster.
         storage: "memory" (default), or a directory in which snapshots and the records of jobs with a guarantee outlive
             the member: when it is started with it again, it goes on with these jobs. It holds no maps in this version:
             then `get_map` is a `ConfigError`.
@@ -123,17 +124,13 @@ class JetConfig:
             raise ConfigError(
                 f"JetConfig.maps is set, but storage is {self.storage!r}, which holds no maps in this version"
             )
+        most = 0 if self.bind is None else most_backups(self.backup_count, self.maps)
         for name, config in self.maps.items():
-            if config.min_backups:
+            if config.min_backups > most:
+                why = "without bind there are no other members" if self.bind is None else f"backup_count is {most}"
                 raise ConfigError(
-                    f"JetConfig.maps[{name!r}].min_backups is {config.min_backups}, but this version keeps no backups "
-                    "of maps, so that each write would be refused; leave it 0"
-                )
-        for name, config in self.maps.items() if self.bind is not None else ():
-            if config.backup_count:
-                raise ConfigError(
-                    f"JetConfig.maps[{name!r}].backup_count is {config.backup_count}, but with bind there may be "
-                    "several members, and this version keeps no backups of maps on them; leave it None, or set 0"
+                    f"JetConfig.maps[{name!r}].min_backups is {config.min_backups}, but {why}, so that each write "
+                    "would be refused"
                 )
         if self.secret is not None and self.secret == self.member_secret:
             raise ConfigError("JetConfig.member_secret must differ from secret, which clients know, too")
@@ -378,7 +375,7 @@ _FIELDS: dict[str, _Field] = {
     "allow_code": _Field(True, _read_bool, _flag),
     "jobs": _Field({}, _read_table, _jobs),
     "partition_count": _Field(271, int, _integer(1, MOST_PARTITIONS)),
-    "backup_count": _Field(1, int, not_yet(_integer(0, 6), 1, "keeps no backups of maps")),
+    "backup_count": _Field(1, int, _integer(0, 6)),
     "storage": _Field(IN_MEMORY, str, _storage),
     "maps": _Field({}, _read_json, _maps),
     "flow_control_period": _Field(0.1, float, _seconds(zero=False)),

@@ -20,9 +20,10 @@ class MapConfig:
     """Settings of a map, given by name or pattern in `JetConfig(maps={"counts": MapConfig(...)})`.
 
     Args:
-        backup_count: copies of each partition on other members, 0 to 6; None: as `JetConfig.backup_count`. This version
-            keeps none, so with `JetConfig.bind`, where there may be other members, only None and 0 are taken.
-        min_backups: copies that must be there for a write; this version keeps none, and takes only 0 (default).
+        backup_count: copies of each partition on other members that it has at least, 0 to 6; None: as
+            `JetConfig.backup_count`. Partitions move as a whole, so all maps and lists get as many as the most that any
+            setting asks for.
+        min_backups: copies that must be there for a write, else it raises `GridError` (default 0).
         journal_capacity: how many of the last changes are kept for `IMap.journal`; 0: no journal (default).
         max_bytes: what its entries may take on a member, with their keys and files, at least 1; None: no limit.
         eviction: what makes room when `max_bytes` is reached: "none", so that a write raises `GridFullError`
@@ -85,3 +86,17 @@ def config_of(name: str, maps: Mapping[str, MapConfig]) -> MapConfig:
     if found is None:
         found = next((config for pattern, config in maps.items() if fnmatchcase(name, pattern)), PLAIN)
     return found
+
+
+def most_backups(backup_count: int, maps: Mapping[str, MapConfig]) -> int:
+    """Return how many backups each partition has where there are enough members: the most that any setting asks for.
+
+    Args:
+        backup_count: of `JetConfig`.
+        maps: settings by name or pattern.
+
+    Example:
+        >>> most_backups(1, {"accounts": MapConfig(backup_count=2)})
+        2
+    """
+    return max(backup_count, *(config.backup_count or 0 for config in maps.values()), 0)

@@ -62,7 +62,7 @@ def open_here(txn: Transaction) -> dict[int, int]:
 def open_partitions(
     environments: Sequence[Environment], lineages: Mapping[int, int], backups: Mapping[int, int] | None = None
 ) -> None:
-    """Open partitions, or give open partitions another number of backups.
+    """Open partitions.
 
     Args:
         environments: of the store.
@@ -78,6 +78,21 @@ def open_partitions(
             txn.put(OPEN_RECORD + packed, OPEN.pack(number, counts.get(partition, 0), found.last))
 
     if lineages:
+        for env in environments:
+            env.write(work, "the partitions that are here")
+
+
+def count_backups(environments: Sequence[Environment], backups: Mapping[int, int]) -> None:
+    """Note how many backups partitions have now; closed partitions stay closed."""
+
+    def work(txn: Transaction) -> None:
+        for partition, count in backups.items():
+            packed = PARTITION.pack(partition)
+            found = opening(txn, packed)
+            if found is not None:
+                txn.put(OPEN_RECORD + packed, OPEN.pack(found.lineage, count, found.last))
+
+    if backups:
         for env in environments:
             env.write(work, "the partitions that are here")
 

@@ -29,6 +29,7 @@ from shmjet.grid.change_log import (
 )
 from shmjet.grid.changes import Changes, Entry, next_incarnation
 from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.errors import GridError
 from shmjet.grid.layout import HAS_BLOBS, INCARNATION, LOG_RECORD, Record
 from shmjet.grid.store import Opened
 from shmjet.grid.table import Table
@@ -83,6 +84,11 @@ class Replica:
             key = partition, environment
             self._positions[key] = max(self._positions.get(key, NO_POSITION), (term, _LAST))
 
+    def begin(self, partition: int, term: Term, numbers: Sequence[int]) -> None:
+        """Take that a whole copy of a partition is here: as its primary had it in a term, up to numbers in its logs."""
+        for environment, number in enumerate(numbers):
+            self._positions[partition, environment] = tuple(term), number  # type: ignore[assignment]
+
     def forget(self, partitions: Collection[int]) -> None:
         """Take that nothing of some partitions is here any more, or something that begins anew."""
         for partition, environment in list(self._positions):
@@ -99,7 +105,7 @@ class Replica:
             moment: of the primary's clock.
 
         Raises:
-            GridError: there is no room; what was taken before stays.
+            GridError: there is no room, or the partition has had another primary since; what was taken before stays.
         """
         for environment, number in enumerate(backed_up):
             tail = self._tails.get((sender, environment))
@@ -109,6 +115,9 @@ class Replica:
         by_environment: dict[int, list[Sent]] = {}
         for record in sent:
             by_environment.setdefault(record.environment, []).append(record)
+            for partition, term, _ in record.groups:
+                if tuple(term) < self.position(partition, record.environment)[0]:
+                    raise GridError(f"partition {partition} has had another primary since")
         for environment, records in by_environment.items():
             if self._take(environment, records, later):
                 tail = self._tails.setdefault((sender, environment), deque())
@@ -163,6 +172,7 @@ class Replica:
                     group
                     for group in sent.groups
                     if group[0] in partitions
+                    and self._is_newest(environment, group)
                     and (tuple(group[1]), sent.number) > known.get((group[0], environment), NO_POSITION)
                 ]
                 if groups:

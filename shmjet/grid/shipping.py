@@ -137,7 +137,7 @@ class Shipping:
             return [], [], max(last, backup.at[environment])
         groups = [(record.number, self._for(backup, environment, record.number, record.groups)) for record in records]
         names = [name for _, some in groups for _, _, data in some for name in self._files(data)]
-        there = [name for name in names if self._store.blobs.size(name)]
+        there = [bytes(name) for name in names if self._store.blobs.size(name)]
         if len(there) < len(names) and limit < ALL:
             return self._of(backup, environment, ALL)
         return [Sent(environment, number, some) for number, some in groups if some], there, records[-1].number

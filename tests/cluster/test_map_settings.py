@@ -96,11 +96,6 @@ def test_a_job_that_fills_a_map_says_so() -> None:
         assert 15 < len(jet.get_map("recent")) < 20
 
 
-def test_a_member_refuses_backups_that_it_does_not_keep() -> None:
-    with pytest.raises(ConfigError, match=r"maps\['m'\].backup_count"):
-        new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="s", maps={"m": MapConfig(backup_count=1)}))
-
-
 def test_a_time_of_its_own_that_a_client_sends_is_refused(client: JetInstance) -> None:
     assert issubclass(GridFullError, GridError)
     with pytest.raises(ConfigError, match="ttl"):

@@ -127,6 +127,8 @@ def pair() -> Iterator[tuple[JetInstance, JetInstance]]:
             deadline = time.monotonic() + 60  # a new member waits for its share, but not for long
             while max(Counter(row[0] for row in first.cluster.partition_table()).values()) > COUNT - COUNT // 2:
                 assert time.monotonic() < deadline
+            while not first.cluster.is_safe:
+                assert time.monotonic() < deadline
             yield first, second
 
 
@@ -138,16 +140,21 @@ def test_two_members_share_the_partitions(
     members = first.cluster.members
     table = first.cluster.partition_table()
     assert second.cluster.partition_table() == table
-    counts = Counter(uuid for owners in table for uuid in owners)
+    counts = Counter(owners[0] for owners in table)
     assert sorted(counts.values()) == [COUNT // 2, COUNT - COUNT // 2]
     assert set(counts) == {member.uuid for member in members}
-    assert not first.cluster.is_safe  # there are no backups
+    assert all(set(owners) == set(counts) for owners in table), "the other one has a backup"
+    assert first.cluster.is_safe
+    assert second.cluster.is_safe
     with new_client([members[1].address], ClientConfig(secret=SECRET)) as client:
         assert client.cluster.partition_table() == table
     monkeypatch.setenv("SHMJET_SECRET", SECRET)
     assert run_application(["cluster", "--json", "--address", members[0].address]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["uuid"]: row["partitions"]["primaries"] for row in rows} == counts
+    for row in rows:
+        assert row["partitions"]["primaries"] + row["partitions"]["backups"] == COUNT
+        assert row["partitions"]["copying"] == 0
 
 
 @pytest.mark.slow

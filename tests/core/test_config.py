@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from shmjet.core import ConfigError, JetConfig, MapConfig
-from shmjet.core.map_config import config_of
+from shmjet.core.map_config import config_of, most_backups
 
 
 @pytest.fixture(autouse=True)
@@ -220,12 +220,14 @@ def test_a_map_has_the_settings_of_its_name_or_of_the_first_pattern_that_fits(tm
 
 
 def test_settings_of_maps_that_need_what_is_not_built_are_refused():
+    backups = {"m": MapConfig(backup_count=2, min_backups=2)}
+    assert most_backups(1, JetConfig(maps=backups, bind="h:1", secret="s").maps) == 2
+    assert most_backups(1, {"m": MapConfig(backup_count=0)}) == 1
+    assert most_backups(JetConfig(backup_count=0).backup_count, {}) == 0
+    with pytest.raises(ConfigError, match=r"maps\['m'\].min_backups is 2, but without bind there are no other members"):
+        JetConfig(maps=backups)
+    with pytest.raises(ConfigError, match=r"maps\['m'\].min_backups is 2, but backup_count is 1"):
+        JetConfig(maps={"m": MapConfig(min_backups=2)}, bind="h:1", secret="s")
     backups = {"m": MapConfig(backup_count=2)}
-    assert JetConfig(maps=backups).maps == backups, "one member has no other one for a backup"
-    with pytest.raises(ConfigError, match=r"maps\['m'\].backup_count is 2, but with bind"):
-        JetConfig(maps=backups, bind="h:1", secret="s")
-    assert JetConfig(maps={"m": MapConfig(backup_count=0)}, bind="h:1", secret="s").maps
-    with pytest.raises(ConfigError, match=r"maps\['m'\].min_backups is 1, but this version keeps no backups"):
-        JetConfig(maps={"m": MapConfig(min_backups=1)})
     with pytest.raises(ConfigError, match="maps is set, but storage is '/var/jet'"):
         JetConfig(maps=backups, storage="/var/jet")

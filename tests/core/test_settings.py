@@ -34,7 +34,7 @@ DESCRIBING = {"core/config.py", "core/job.py", "cluster/client/unsupported_setti
 """Where settings are described and checked: to read one there is not to heed it."""
 
 NOT_YET: dict[type, dict[str, Any]] = {
-    JetConfig: {"backup_count": 2, "scale_up_delay": 1.0},
+    JetConfig: {"scale_up_delay": 1.0},
     JobConfig: {
         "auto_scaling": False,
         "split_brain_protection": True,
@@ -46,7 +46,7 @@ NOT_YET: dict[type, dict[str, Any]] = {
 """Settings that this version does not have, and a value that would mean something."""
 
 INSIDE: dict[type, dict[str, str]] = {
-    MapConfig: {"backup_count": "JetConfig refuses it where there may be other members"},
+    MapConfig: {"backup_count": "`most_backups` counts it in"},
     JobConfig: {"module_names": "the pickle of a config names the modules it needs"},
 }
 """Fields that are not settings."""
@@ -91,7 +91,7 @@ def accept(kind: type, config: Any) -> Any:
     return config
 
 
-@pytest.mark.parametrize(("name", "value"), [("backup_count", "2"), ("scale_up_delay", "1.5")])
+@pytest.mark.parametrize(("name", "value"), [("scale_up_delay", "1.5")])
 def test_environment_and_file_are_refused_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str
 ) -> None:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import random
 import threading
+from operator import le
 from pathlib import Path
+
+import msgspec
 
 from shmjet.data.errors import MemberLostError
 from shmjet.grid.change_log import ends
 from shmjet.grid.commit_counters import BACKED_UP
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.ownership import close_partitions, open_partitions
-from shmjet.grid.partition_copy import PartitionCopy
-from shmjet.grid.replica import Replica
+from shmjet.grid.partition_copy import PartitionCopy, Piece
+from shmjet.grid.replica import Replica, Sent
 from shmjet.grid.routed import RoutedGrid
 from shmjet.grid.routes import Owners
 from shmjet.grid.shipping import Batch, Shipping
 from shmjet.grid.times import now
 from tests.grid.divided import COUNT, Losing, Stores
+
+_encode = msgspec.msgpack.encode
+_piece = msgspec.msgpack.Decoder(Piece).decode
+_sent = msgspec.msgpack.Decoder(list[Sent]).decode
 
 
 class BackedStores(Stores):
@@ -79,8 +86,8 @@ class BackedStores(Stores):
             there.keep_class(class_id.decode(), data)
         for file in batch.files:
             for piece in here.file(file):
-                PartitionCopy(there).take(piece)
-        self.replicas[member].take(name, self.shippings[name].backed_up, batch.sent, now())
+                PartitionCopy(there).take(_piece(_encode(piece)))
+        self.replicas[member].take(name, self.shippings[name].backed_up, _sent(_encode(batch.sent)), now())
 
     def settle(self, name: str, environment: int, number: int) -> None:
         """Return when all backups have the changes of a member up to a number in an environment."""
@@ -140,13 +147,15 @@ class BackedStores(Stores):
         primary = self.rows[partition][0]
         old, new = self.grids[primary].opened, self.grids[name].opened
         close_partitions(old.environments, [partition])
+        written = ends(old.environments)
         self.ship(primary)
-        assert ends(old.environments) == self.shippings[primary].backed_up
+        assert all(map(le, written, self.shippings[primary].backed_up))
         PartitionCopy(new).drop([partition])
         self.replicas[name].forget([partition])
         PartitionCopy(new).take(PartitionCopy(old).classes())
         for piece in PartitionCopy(old).pieces([partition]):
             PartitionCopy(new).take(piece)
+        self.replicas[name].begin(partition, self.terms[partition], ends(old.environments))
         self.rows[partition].append(name)
         self._reopen(primary)
 

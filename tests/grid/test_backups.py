@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
+from msgspec.msgpack import encode
 
 from shmjet.core.keys import partition_id
 from shmjet.data.errors import MemberLostError
 from shmjet.grid import GridError
 from shmjet.grid.change_log import read_records
+from shmjet.grid.ownership import close_partitions, count_backups, open_here, opening
+from shmjet.grid.replica import Replica, Sent
 from shmjet.grid.routed import RoutedGrid
 from tests.examples import EXPLORES, seeds
 from tests.grid.backed import BackedStores
@@ -250,4 +254,28 @@ def test_backups_of_a_lost_member_agree_on_what_only_one_of_them_has(tmp_path: P
     assert seen == (dict.fromkeys(names, "new"), [0, 1])
     stores.kill(["1"], random.Random(1), delivers=False)
     assert (dict(there), list(items)) == seen
+    stores.close()
+
+
+def test_a_closed_partition_stays_closed_when_its_backups_are_counted(tmp_path: Path) -> None:
+    stores = BackedStores(tmp_path, 2, 1)
+    environments = stores.grids["0"].opened.environments
+    close_partitions(environments, [0])
+    count_backups(environments, {0: 1, 2: 0})
+    for env in environments:
+        with env.begin() as txn:
+            assert 0 not in open_here(txn)
+            assert opening(txn, (2).to_bytes(2, "big")) == (102, 0, 0)
+    stores.close()
+
+
+def test_a_backup_takes_nothing_of_a_primary_that_another_one_has_followed(tmp_path: Path) -> None:
+    stores = BackedStores(tmp_path, 2, 1)
+    sent = [Sent(0, 5, [(0, (1, 0), Raw(encode([])))])]
+    replica = Replica(stores.grids["1"].opened)
+    replica.take("0", [0, 0], sent, 0)
+    assert replica.position(0, 0) == ((1, 0), 5)
+    replica.begin(0, (2, 0), [1, 1])
+    with pytest.raises(GridError, match="partition 0 has had another primary since"):
+        replica.take("0", [0, 0], sent, 0)
     stores.close()

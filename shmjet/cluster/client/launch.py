@@ -16,6 +16,7 @@ from shmjet.cluster.client.log_levels import levels
 from shmjet.cluster.client.member_start import MemberStart
 from shmjet.core import ConfigError, JetConfig, ShmjetError
 from shmjet.core.config import IN_MEMORY
+from shmjet.core.map_config import most_backups
 from shmjet.host.placement import place
 from shmjet.host.process_limits import lack_text
 from shmjet.host.standard_descriptors import fill_standard_descriptors
@@ -60,7 +61,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "spin": placement.spin,
         "note": placement.note,
         "partition_count": config.partition_count,
-        "backup_count": config.backup_count,
+        "backup_count": most_backups(config.backup_count, config.maps),
         "ring_memory": config.ring_memory,
         "idle_min_ns": int(config.idle_min * 1e9),
         "idle_max_ns": int(config.idle_max * 1e9),

@@ -87,7 +87,8 @@ class Cluster:
     def is_safe(self) -> bool:
         """Whether every partition has all its backups: `backup_count`, or one on each other member if there are fewer.
 
-        This version makes no backups, so it is True for a member alone, and False for several.
+        While it is True, `backup_count` members may be lost at once, and nothing that was acknowledged is lost. It is
+        False while backups are being made, after a member has come or was lost.
 
         Raises:
             MemberLostError, ShmjetError: as `partition_table`.

@@ -8,7 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from shmjet.cluster.protocol import DescribePartitions, GridCall, PartitionsReply, Refused, Reply
+from shmjet.cluster.protocol import AwaitBackups, DescribePartitions, GridCall, PartitionsReply, Refused, Reply
+from shmjet.data import errors as data_errors
 from shmjet.data.errors import MemberLostError
 from shmjet.grid import Grid, errors
 from shmjet.grid.errors import GridError
@@ -29,7 +30,7 @@ class GridCaller(RoutedGrid):
     def __init__(self, path: Path, folder: Path) -> None:
         self._caller = _Caller(path)
         self._here = Grid.open(folder)
-        super().__init__(self._caller, self._here.opened)
+        super().__init__(self._caller, self._here.opened, self._caller.await_backups)
 
     def close(self) -> None:
         """Close the connection and the store."""
@@ -57,6 +58,9 @@ class _Caller:
         assert isinstance(reply, PartitionsReply)
         return Owners(tuple(reply.members), tuple(row[0] for row in reply.replicas), reply.me)
 
+    def await_backups(self, environment: int, number: int) -> None:
+        self._answer(AwaitBackups(next(self._numbers), environment, number))
+
     def _answer(self, request: Any) -> Any:
         with self._lock:
             return self._answer_now(request)
@@ -68,7 +72,8 @@ class _Caller:
                 reply, _ = self._channel.receive()
                 if getattr(reply, "request", 0) == request.request:
                     if isinstance(reply, Refused):
-                        raise getattr(errors, reply.error, GridError)(reply.text)
+                        kind: Any = getattr(errors, reply.error, getattr(data_errors, reply.error, GridError))
+                        raise kind(reply.text)
                     return reply
         except ChannelClosed as error:
             raise MemberLostError("the member of this worker is gone") from error

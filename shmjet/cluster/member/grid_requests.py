@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from shmjet.cluster.jobs.table import Client
-from shmjet.cluster.protocol import GridCall, GridReply, Refused
+from shmjet.cluster.protocol import AwaitBackups, Done, GridCall, GridReply, Refused
 from shmjet.cluster.requests.client_connections import LocalClient
 from shmjet.cluster.requests.request_forwarder import MAPS_LOST
 from shmjet.grid.errors import GridError
@@ -37,6 +37,8 @@ class GridRequests:
         trouble: says why this member has no part in the cluster now, as an error's class and text; None where it has.
         me: gives the member's identity.
         pass_on: has another member perform an operation.
+        backed_up: returns when all backups have the changes of an environment up to a number; raises
+            PartitionMovedError where that may never be. None: there are no backups.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class GridRequests:
         trouble: Callable[[], tuple[str, str] | None] = lambda: None,
         me: Callable[[], str] = lambda: "",
         pass_on: Callable[[str, Any, GridCall], None] | None = None,
+        backed_up: Callable[[int, int], Awaitable[None]] | None = None,
     ) -> None:
+        self._backed_up = backed_up
         self._folder = folder
         self._trouble = trouble
         self._me = me
@@ -82,7 +86,9 @@ class GridRequests:
                 text = f"the member that was asked is gone; {MAPS_LOST}"
                 client.send(Refused(request.request, "MemberLostError", text))
                 return
-            body = await loop.run_in_executor(self._threads, service.perform, request.body)
+            body, unsettled = await loop.run_in_executor(self._threads, service.perform_and_note, request.body)
+            if unsettled is not None and self._backed_up is not None:
+                await self._backed_up(*unsettled)
         except GridError as error:
             client.send(Refused(request.request, type(error).__name__, str(error)))
         except Exception as error:
@@ -90,6 +96,20 @@ class GridRequests:
             client.send(Refused(request.request, "GridError", f"{type(error).__name__}: {error}"))
         else:
             client.send(GridReply(request.request, body, service.store))
+
+    def await_backups(self, client: Client, request: AwaitBackups) -> None:
+        """Answer when all backups have what a process of this host has changed or read."""
+        self._tasks.start(self._await_backups(client, request))
+
+    async def _await_backups(self, client: Client, request: AwaitBackups) -> None:
+        try:
+            if self._backed_up is not None:
+                await self._backed_up(request.environment, request.number)
+        except (GridError, IndexError) as error:
+            text = f"{error}; whether other members have what was changed is not known"
+            client.send(Refused(request.request, "MemberLostError", text))
+        else:
+            client.send(Done(request.request))
 
     def _opened(self) -> GridService:
         if self._service is None:

@@ -40,9 +40,11 @@ from shmjet.cluster.member.request_handlers import Scope, request_handlers
 from shmjet.cluster.membership.events import ViewInstalled
 from shmjet.cluster.membership.network import Network
 from shmjet.cluster.membership.peer_messages import (
+    AgreeOnTails,
     AskReport,
     Backward,
     Bounced,
+    ChangesTaken,
     ClientGone,
     CopiedPartitions,
     CopyPartitions,
@@ -50,6 +52,7 @@ from shmjet.cluster.membership.peer_messages import (
     Forward,
     PartLogs,
     Report,
+    ShipChanges,
 )
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.processes.arenas import ArenaPool
@@ -183,7 +186,13 @@ class Member:
         is_divided = network is not None
         Grid.create(self._grid_folder, count, environments=environments, maps=settings.maps, is_divided=is_divided)
         self._keeper = None if network is None else PartitionKeeper(network, self._grid_folder, lambda: self.uuid)
-        self._grid = GridRequests(self._grid_folder, self._grid_trouble, lambda: self.uuid, self._pass_to)
+        self._grid = GridRequests(
+            self._grid_folder,
+            self._grid_trouble,
+            lambda: self.uuid,
+            self._pass_to,
+            None if self._keeper is None else self._keeper.backed_up,
+        )
         self._observables = Observables()
 
     def _make_jobs(self) -> None:
@@ -525,7 +534,7 @@ class Member:
                 self._forwarder.bounced(message)
             case ClientGone():
                 self._clients.forwarded_gone(sender, message)
-            case CopyPartitions() | CopiedPartitions():
+            case CopyPartitions() | CopiedPartitions() | ShipChanges() | AgreeOnTails() | ChangesTaken():
                 assert self._keeper is not None
                 self._keeper.receive(sender, message)
             case AskReport() | Report():

@@ -1,10 +1,12 @@
 """The keeper of a member's partitions: opens, closes, copies and removes them as the table of partitions says.
 
-The table (`cluster.partitions`) says which member is the primary of a partition, and which is getting it. The keeper
-of the primary closes the partition, copies it, and reports that the other member has it (SYNCED), then that this may be
-the primary (HANDED_OVER); when the table says so, the other keeper opens it. So at most one member has a partition
-open, and what was acknowledged there is in the copy. With a new view everything begins anew from what the table then
-says. `docs/design/0029-data-on-all-members.md` has the rules. Must not know clients, nor what partitions hold.
+The table (`cluster.partitions`) says which member is the primary of a partition, which ones have a backup, and which
+are getting one. The keeper of the primary closes the partition, copies it, reports that the other member has it
+(SYNCED), and opens it again: from then on the other one is a backup (`replicator`). If that is to be the primary, the
+partition is closed once more, and reported to be (HANDED_OVER); when the table says so, the other keeper opens it. So
+at most one member has a partition open, and what was acknowledged there is on all backups. With a new view everything
+begins anew from what the table then says. `docs/design/0029-data-on-all-members.md` and `0031-replication.md` have the
+rules. Must not know clients, nor what partitions hold.
 """
 
 from __future__ import annotations
@@ -20,12 +22,21 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from shmjet.cluster.membership.peer_messages import CopiedPartitions, CopyPartitions
+from shmjet.cluster.member.replicator import NoBackup, NotTaken, Replicator
+from shmjet.cluster.membership.peer_messages import (
+    AgreeOnTails,
+    ChangesTaken,
+    CopiedPartitions,
+    CopyPartitions,
+    ShipChanges,
+)
 from shmjet.cluster.partitions.table import Change, Event, PartitionTable
 from shmjet.grid import Grid
+from shmjet.grid.change_log import ends
 from shmjet.grid.errors import GridError
-from shmjet.grid.ownership import close_partitions, open_partitions
+from shmjet.grid.ownership import close_partitions, count_backups, open_partitions
 from shmjet.grid.partition_copy import PartitionCopy, Piece
+from shmjet.grid.replica import Term
 from shmjet.ipc.background_tasks import BackgroundTasks
 
 Result = TypeVar("Result")
@@ -96,13 +107,21 @@ class PartitionKeeper:
         self._open: dict[int, int] = {}
         self._copies: dict[int, int] = {}
         """Closed partitions of which everything is here, with their lineages."""
+        self._terms: dict[int, Term] = {}
+        """Partitions that this member leads, by the table under which it began to."""
+        self._rows: dict[int, set[str]] = {}
+        """The backups of these, which have to have each change."""
+        self._counts: dict[int, int] = {}
+        """How many backups the store knows of for the open ones."""
+        self._following = asyncio.Lock()
+        self._replicator = Replicator(network, self._opened, self._copies_has, self._look_for_late)
 
     def _begin(self, me: str, epoch: int) -> None:
         self._now = me, epoch
         self._sealed: set[int] = set()
         """Partitions that are closed to be copied, or handed over."""
-        self._reported: set[int] = set()
-        """Partitions that were reported to be copied."""
+        self._reported: set[tuple[int, str]] = set()
+        """Copies of partitions that were reported, with who has them, and are not in the table yet."""
         self._complete: set[int] = set()
         """Partitions that this member has completely, by the last table."""
         self._has_classes: set[str] = set()
@@ -117,6 +136,11 @@ class PartitionKeeper:
         """Take that there is another table."""
         self._wake.set()
         self._looked.set()
+        self._tasks.start(self._look_at_backups())
+
+    async def backed_up(self, environment: int, number: int) -> None:
+        """Wait until all backups have what has been changed, see `Replicator.settled`."""
+        await self._replicator.settled(environment, number)
 
     async def settled(self, patience: float) -> None:
         """Wait until all partitions are where they should be, or for so many seconds."""
@@ -145,11 +169,17 @@ class PartitionKeeper:
         copy.drop(range(count))
         self._open.clear()
         self._copies.clear()
+        self._terms.clear()
+        self._rows.clear()
+        self._counts.clear()
+        self._replicator.forget()
+        self._stored = set(range(count))  # what is being taken at this moment may come after this
         self._begin("", 0)
 
     async def stop(self) -> None:
         """Let go of the store."""
         await self._tasks.cancel()
+        await self._replicator.stop()
         self._thread.shutdown()
         if self._grid is not None:
             self._grid.close()
@@ -162,7 +192,7 @@ class PartitionKeeper:
             self._wake.clear()
             try:
                 await self._follow()
-            except (CopyFailed, GridError, OSError) as error:
+            except (CopyFailed, NotTaken, GridError, OSError) as error:
                 after = min(_LONGEST_PAUSE_S, _PAUSE_S * 2**self._failures)
                 self._failures = min(self._failures + 1, 10)
                 level = logging.DEBUG if after < 1 else logging.WARNING
@@ -189,20 +219,24 @@ class PartitionKeeper:
             self._copies.pop(partition, None)
         self._complete = complete
         mine = {partition for partition, row in enumerate(table.synced) if row[0] == place}
-        copied = {partition for partition in mine if len(table.synced[partition]) > 1}
-        going = {partition for partition in mine if table.copying[partition] and partition in self._reported}
-        self._sealed = copied | going
+        going = {partition: uuid for partition, uuid in table.hand_overs() if partition in mine}
+        self._sealed = set(going)
         await self._close(self._open.keys() - (mine - self._sealed))
+        for partition in self._terms.keys() - mine:
+            self._replicator.replica.led(partition, self._terms.pop(partition))
         rows = zip(table.synced, table.copying, strict=True)
         await self._drop(self._stored - {p for p, (held, coming) in enumerate(rows) if place in (*held, *coming)})
-        await self._open_up(mine - self._sealed - self._open.keys())
+        self._replicator.replica.forget_tails(table.members.__contains__)
+        await self._follow_backups()
+        await self._lead(table, mine - self._sealed - self._open.keys())
         self._report_leaving(table, me)
-        self._hand_over(table, copied)
+        await self._hand_over(table, going)
         for partition in sorted(mine):
-            if table.copying[partition] and partition not in self._reported:
-                await self._move(table, mine, table.members[table.copying[partition][0]])
-                self.look()
-                return
+            for uuid in (table.members[place] for place in table.copying[partition]):
+                if (partition, uuid) not in self._reported:
+                    await self._move(table, mine, uuid)
+                    self.look()
+                    return
 
     def _report_leaving(self, table: PartitionTable, me: str) -> None:
         if not self._leaving:
@@ -215,21 +249,122 @@ class PartitionKeeper:
     def _is_free(self, table: PartitionTable, me: str) -> bool:
         return table.members.index(me) in table.leaving and table.is_free(me)
 
-    def _hand_over(self, table: PartitionTable, copied: Collection[int]) -> None:
-        """Report that partitions, which are closed, may be opened where they were copied to; or that they are to stay.
+    async def _hand_over(self, table: PartitionTable, going: dict[int, str]) -> None:
+        """Report that partitions, which are closed, may be opened by other members, once these have everything."""
+        if going:
+            if not await self._replicator.drained(table.epoch) or self._network.table is not table:
+                self.look()
+                return
+            for partition in (
+                going.keys() & self._terms.keys()
+            ):  # the next primary begins another term, also if that is this member
+                self._replicator.replica.led(partition, self._terms.pop(partition))
+            self._network.report([Change(Event.HANDED_OVER, partition, uuid) for partition, uuid in going.items()])
 
-        While a copy counts nothing is written, so that it stays as good as the original.
+    # -- backups ------------------------------------------------------------------------------------------------
+
+    def _copies_has(self, partition: int) -> bool:
+        return partition in self._copies
+
+    async def _look_at_backups(self) -> None:
+        """see to it that no one waits for a backup that counts no more, whatever else is under way."""
+        try:
+            if self._terms:
+                await self._follow_backups()
+                self._look_for_late()
+        except (GridError, OSError) as error:
+            logger.warning("the backups of partitions could not be looked at: %s", error)
+
+    async def _follow_backups(self) -> None:
+        """Take from the table which members have a backup of what this one leads.
+
+        A backup counts from the moment at which it is reported, until a table in force says that it does not.
         """
-        next_ones = dict(table.hand_overs())
-        changes = []
-        for partition in copied:
-            if partition in next_ones:
-                changes.append(Change(Event.HANDED_OVER, partition, next_ones[partition]))
-            else:
-                others = table.owners()[partition][1:]
-                changes += [Change(Event.STALE, partition, uuid) for uuid in others]
+        async with self._following:
+            table, me = self._network.table, self._me()
+            if table is None or me not in table.members:
+                return
+            place = table.members.index(me)
+            rows: dict[int, set[str]] = {}
+            strange: list[Change] = []
+            for partition in self._terms:
+                held = table.synced[partition]
+                if held[0] != place:
+                    continue
+                backups = {table.members[other] for other in held[1:]}
+                if partition in self._open:
+                    known = self._rows.get(partition, set())
+                    strange += [Change(Event.STALE, partition, uuid) for uuid in backups - known]
+                rows[partition] = backups
+            self._reported = {(p, uuid) for p, uuid in self._reported if _is_copying(table, p, uuid)}
+            for partition, uuid in self._reported:
+                if partition in rows:
+                    rows[partition].add(uuid)
+            self._rows = rows
+            await self._replicator.follow(rows, dict(self._terms))
+            await self._count_backups()
+            if strange:
+                logger.error("members were said to have backups that this one has not made; they are made anew")
+                self._network.report(strange)
+
+    async def _count_backups(self) -> None:
+        """Have the store know how many backups the open partitions have."""
+        counts = {partition: len(self._rows.get(partition, ())) for partition in self._open}
+        other = {partition: count for partition, count in counts.items() if self._counts.get(partition) != count}
+        if other:
+            environments = self._opened().environments
+            await self._do(lambda: count_backups(environments, other))  # some may be being closed
+            self._counts.update(other)
+            self._replicator.count()
+
+    def _look_for_late(self) -> None:
+        """Report backups that do not answer; they are waited for until the table shows it."""
+        table, me = self._network.table, self._me()
+        if table is None or me not in table.members or not self._replicator.late:
+            return
+        place = table.members.index(me)
+        late = [table.members.index(uuid) for uuid in self._replicator.late if uuid in table.members]
+        changes = [
+            Change(Event.STALE, partition, table.members[other])
+            for partition, row in enumerate(table.synced)
+            if row[0] == place
+            for other in late
+            if other in row[1:]
+        ]
         if changes:
+            names = ", ".join(sorted({change.uuid for change in changes}))
+            logger.warning("backups on %s do not answer, and are made anew", names)
+            self._reported.difference_update((change.partition, change.uuid) for change in changes)
             self._network.report(changes)
+
+    async def _lead(self, table: PartitionTable, partitions: Collection[int]) -> None:
+        """Open partitions; where this member begins to lead, with the same state as the backups that there are."""
+        new = {partition for partition in partitions if partition not in self._terms}
+        await self._open_up(set(partitions) - new)
+        complete = {partition for partition in new if partition in self._copies}
+        others: dict[str, list[int]] = {}
+        for partition in complete:
+            for uuid in table.owners()[partition][1:]:
+                others.setdefault(uuid, []).append(partition)
+        waiting = {partition for some in others.values() for partition in some}
+        await self._begin_to_lead(table, new - waiting)
+        if waiting:
+            try:
+                await self._replicator.agree(table.epoch, others)
+            except NoBackup as error:
+                logger.error("%s was said to have backups that it has not; they are made anew", error.member)
+                self._network.report([Change(Event.STALE, p, error.member) for p in others[error.member]])
+                raise
+            await self._begin_to_lead(table, waiting)
+
+    async def _begin_to_lead(self, table: PartitionTable, partitions: Collection[int]) -> None:
+        if partitions:
+            async with self._replicator.taking:  # nothing of the last primary is under way any more
+                self._terms.update(dict.fromkeys(partitions, table.version))
+            await self._follow_backups()
+            await self._open_up(partitions)
+
+    # -- copies -------------------------------------------------------------------------------------------------
 
     async def _move(self, table: PartitionTable, mine: Collection[int], uuid: str) -> None:
         """Close some partitions and copy them to a member that is to have them."""
@@ -237,18 +372,27 @@ class PartitionKeeper:
         waiting = [
             partition
             for partition in sorted(mine)
-            if place in table.copying[partition] and partition not in self._reported
+            if place in table.copying[partition] and (partition, uuid) not in self._reported
         ]
         batch = waiting if await self._do(self._copy().is_empty) else waiting[:_BATCH]
+        await self._ask(uuid, CopyPartitions(table.epoch, 0, []))  # before anything is closed
         self._sealed.update(batch)
         await self._close(set(batch))
         try:
+            if not await self._replicator.drained(table.epoch):
+                raise CopyFailed("the table has changed")
             await self._send_all(table.epoch, uuid, batch)
-        except BaseException:
-            self._sealed.difference_update(batch)  # it is open here until the next attempt
+        except (CopyFailed, GridError, OSError):
+            self._sealed.difference_update(batch)
+            if self._network.table is not None and self._network.table.epoch == table.epoch:
+                await self._open_up(batch)  # it is open here until the next attempt
             raise
         self._failures = 0
-        self._reported.update(batch)
+        current = self._network.table
+        if current is None or current.epoch != table.epoch:
+            return
+        self._reported.update((partition, uuid) for partition in batch)
+        await self._follow_backups()
         self._network.report([Change(Event.SYNCED, partition, uuid) for partition in batch])
 
     async def _send_all(self, epoch: int, uuid: str, batch: list[int]) -> None:
@@ -263,13 +407,15 @@ class PartitionKeeper:
                 raise CopyFailed("the members have changed")
             await self._ask(uuid, CopyPartitions(epoch, 0, [], _encode(piece)))
         lineages = {partition: self._copies[partition] for partition in batch}
-        await self._end_copy(epoch, uuid, lineages)
+        terms = {partition: self._terms[partition] for partition in batch}
+        numbers = await self._do(lambda: ends(self._opened().environments))
+        await self._end_copy(epoch, uuid, CopyPartitions(epoch, 0, [], b"", lineages, terms, numbers))
 
-    async def _end_copy(self, epoch: int, uuid: str, lineages: dict[int, int]) -> None:
+    async def _end_copy(self, epoch: int, uuid: str, end: CopyPartitions) -> None:
         """Say that copies are complete; until the answer is known, or the view has changed, nothing may be written."""
         while True:
             try:
-                await self._ask(uuid, CopyPartitions(epoch, 0, [], b"", lineages))
+                await self._ask(uuid, end)
             except NoAnswer:
                 await asyncio.sleep(_PAUSE_S)
                 if self._network.table is None or self._network.table.epoch != epoch:
@@ -313,6 +459,8 @@ class PartitionKeeper:
         match message:
             case CopyPartitions():
                 self._tasks.start(self._take(sender, message))
+            case ShipChanges() | AgreeOnTails() | ChangesTaken():
+                self._replicator.receive(sender, message)
             case CopiedPartitions() if message.number in self._answers:
                 answer = self._answers[message.number][1]
                 if not answer.done():
@@ -337,15 +485,21 @@ class PartitionKeeper:
         if table is None or table.epoch != message.epoch or me not in table.members:
             raise GridError("this member has another table of partitions")
         place = table.members.index(me)
+        if not (message.begin or message.piece or message.end):
+            return
         about = (*message.begin, *message.end)
         if not all(0 <= partition < table.count and place in table.copying[partition] for partition in about):
             raise GridError("this member is not getting the partition")
         await self._drop(self._stored.intersection(message.begin))
+        self._replicator.replica.forget(message.begin)
+        self._complete.difference_update(message.begin)  # what an older table says of them is over
         self._stored.update(message.begin)
         if message.piece:
             copy, piece = self._copy(), _decode(message.piece)
             await self._do(lambda: copy.take(piece))
         if self._network.table is table or (self._network.table or table).epoch == message.epoch:
+            for partition, term in message.terms.items():
+                self._replicator.replica.begin(partition, term, message.numbers)
             self._copies.update(message.end)
 
     # -- the store ----------------------------------------------------------------------------------------------
@@ -358,7 +512,9 @@ class PartitionKeeper:
         if lineages:
             environments = self._opened().environments
             self._stored.update(lineages)
-            await self._do(lambda: open_partitions(environments, lineages))
+            counts = {partition: len(self._rows.get(partition, ())) for partition in lineages}
+            await self._do(lambda: open_partitions(environments, lineages, counts))
+            self._counts.update(counts)
             for partition, number in lineages.items():
                 self._copies.pop(partition, None)
                 self._open[partition] = number
@@ -370,15 +526,18 @@ class PartitionKeeper:
             for partition in some:
                 if partition in self._open:
                     self._copies[partition] = self._open.pop(partition)
+                    self._counts.pop(partition, None)
 
     async def _drop(self, partitions: Collection[int]) -> None:
         some = set(partitions)
         if some:
             copy = self._copy()
-            await self._do(lambda: copy.drop(some))
-            self._stored -= some
             for partition in some:
                 self._copies.pop(partition, None)
+            async with self._replicator.taking:
+                await self._do(lambda: copy.drop(some))
+                self._replicator.replica.forget(some)
+            self._stored -= some
 
     async def _do(self, work: Callable[[], Result]) -> Result:
         """Do something that blocks; one thing at a time."""
@@ -391,3 +550,7 @@ class PartitionKeeper:
 
     def _copy(self) -> PartitionCopy:
         return PartitionCopy(self._opened())
+
+
+def _is_copying(table: PartitionTable, partition: int, uuid: str) -> bool:
+    return uuid in (table.members[place] for place in table.copying[partition])

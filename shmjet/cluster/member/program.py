@@ -103,6 +103,7 @@ def _network_of(settings: MemberSettings, secret: bytes, member_secret: bytes) -
         settings.flow_period_ns,
         settings.allow_code,
         settings.longest_silence,
+        settings.backup_count,
     )
     discovery = make_discovery(settings.discovery, settings.cluster_name)
     return lambda member: Network(network, member, discovery)

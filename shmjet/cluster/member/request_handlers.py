@@ -36,6 +36,7 @@ from shmjet.cluster.observable_messages import (
 )
 from shmjet.cluster.protocol import (
     Attach,
+    AwaitBackups,
     CancelExecution,
     ConnectEndpoint,
     ConnectInline,
@@ -146,6 +147,7 @@ def request_handlers(
         ConfigureObservable: RequestHandler(coordinator, observables.configure),
         DestroyObservable: RequestHandler(coordinator, observables.destroy),
         Describe: RequestHandler(member, cluster_status.describe_members),
+        AwaitBackups: RequestHandler(host, grid.await_backups),
         DescribePartitions: RequestHandler(member, partitions.describe),
         StatusRequest: RequestHandler(member, cluster_status.report_status),
         DumpAll: RequestHandler(member, cluster_status.dump),

@@ -69,6 +69,7 @@ def answer_to(
     now: float,
     *,
     allow_code: bool = True,
+    backup_count: int = 0,
 ) -> Install | Fenced | JoinRefused | Redirect | None:
     """Return a member's answer to a candidate; None where it is for this member to take it in.
 
@@ -80,6 +81,7 @@ def answer_to(
         table: of partitions, in force with that view.
         now: seconds.
         allow_code: whether the members of the cluster take code from clients.
+        backup_count: how many backups partitions have in the cluster.
     """
     peer, view = request.peer, roster.view
     assert view is not None
@@ -94,6 +96,12 @@ def answer_to(
         text = (
             f"the cluster of {me.address} has allow_code {allow_code}, and {peer.address} has {request.allow_code}: "
             "give all members the same"
+        )
+        return JoinRefused(me, text)
+    if request.backup_count != backup_count:
+        text = (
+            f"the cluster of {me.address} keeps {backup_count} backups of each partition, and {peer.address} "
+            f"{request.backup_count}: give all members the same backup_count, and the same in the settings of maps"
         )
         return JoinRefused(me, text)
     if view.find(peer.uuid) is not None:

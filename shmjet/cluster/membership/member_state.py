@@ -54,6 +54,7 @@ class MemberState:
         self._settings = settings or MembershipSettings()
         self._partition_count = partition_count
         self._allow_code = allow_code
+        self._backups = backups
         self._new_identity = new_identity
         self._search = ClusterSearch(me.address, seeds, self._settings)
         self._outgoing: list[tuple[str, MembershipMessage]] = []

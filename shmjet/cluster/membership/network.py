@@ -177,6 +177,7 @@ class Network:
             now,
             membership_settings(self._settings.longest_silence),
             allow_code=self._settings.allow_code,
+            backups=self._settings.backup_count,
             holds_data=True,
         )
 

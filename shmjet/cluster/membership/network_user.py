@@ -26,6 +26,7 @@ class NetworkSettings:
     flow_period_ns: int
     allow_code: bool
     longest_silence: float
+    backup_count: int
 
 
 class NetworkUser(Protocol):

@@ -266,7 +266,8 @@ class Report(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class CopyPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Keeper to keeper: take copies of partitions, in this order: the beginning of some, pieces, and the end of some.
 
-    `piece` is a `shmjet.grid.partition_copy.Piece`, or empty; `end` has the lineages of partitions that are complete.
+    `piece` is a `shmjet.grid.partition_copy.Piece`, or empty; `end` has the lineages of partitions that are complete,
+    with the terms of their primary, and the numbers in its logs of changes; see `shmjet.grid.replica`.
     """
 
     epoch: int
@@ -274,6 +275,8 @@ class CopyPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
     begin: list[int]
     piece: bytes = b""
     end: dict[int, int] = {}
+    terms: dict[int, tuple[int, int]] = {}
+    numbers: list[int] = []
 
 
 class CopiedPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -281,6 +284,42 @@ class CopiedPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     number: int
     error: str
+
+
+class ShipChanges(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Replicator to replicator: take changes of partitions of which you are a backup, or what they need first.
+
+    `piece` is a `shmjet.grid.partition_copy.Piece`, or empty. `sent` is a list of `shmjet.grid.replica.Sent`, or empty;
+    then `moment` is that of the sender's clock, and `backed_up` says for each environment which changes all have.
+    """
+
+    epoch: int
+    number: int
+    piece: bytes = b""
+    moment: int = 0
+    backed_up: list[int] = []
+    sent: bytes = b""
+
+
+class AgreeOnTails(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Replicator to replicator: I am the new primary of partitions, and you are a backup of them.
+
+    `positions` says what I have, `tails` what I remember of the last primary; see `shmjet.grid.replica`.
+    """
+
+    epoch: int
+    number: int
+    partitions: list[int]
+    positions: list[tuple[int, int, tuple[tuple[int, int], int]]]
+    tails: bytes
+
+
+class ChangesTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to both: `error` is empty when it has been done, `tails` is what you lack."""
+
+    number: int
+    error: str
+    tails: bytes = b""
 
 
 ExecutionMessage = (
@@ -306,6 +345,6 @@ ExecutionMessage = (
     | PartLogs
     | PutFile
 )
-KeeperMessage = CopyPartitions | CopiedPartitions
+KeeperMessage = CopyPartitions | CopiedPartitions | ShipChanges | AgreeOnTails | ChangesTaken
 RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
 PeerMessage = MembershipMessage | ExecutionMessage | RelayMessage | KeeperMessage

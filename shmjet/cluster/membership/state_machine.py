@@ -170,6 +170,7 @@ class Membership(ViewChanges):
             self._tables.table,
             now,
             allow_code=self._allow_code,
+            backup_count=self._backups,
         )
         if answer is not None:
             self._send(peer.address, answer)

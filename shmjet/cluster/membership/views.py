@@ -69,7 +69,7 @@ class View(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """I want to be a member. `partition_count` and `allow_code` have to be the cluster's."""
+    """I want to be a member. `partition_count`, `allow_code` and `backup_count` have to be the cluster's."""
 
     peer: Peer
     partition_count: int
@@ -78,6 +78,7 @@ class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     since: int
     """The first that it has promised to be in under this identity; 0 for none yet."""
     allow_code: bool = True
+    backup_count: int = 0
 
 
 class Redirect(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -1,0 +1,402 @@
+"""Keeps the backups of a member's partitions up to date, and takes what other members send to theirs here.
+
+Each member that has a backup is sent what it lacks, one message after the other; what it confirms lets writers go on
+that wait for it (`settled`). A member that does not answer for long is reported STALE: when all members know that by
+a table in force, it is waited for no more. Which members have a backup is told by the keeper. A primary that takes
+over agrees with the other backups on what the lost one may have told only some of them. Rules:
+`docs/design/0031-replication.md`. Must not know when partitions open and close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from shmjet.cluster.membership.peer_messages import AgreeOnTails, ChangesTaken, ShipChanges
+from shmjet.cluster.partitions.table import PartitionTable
+from shmjet.grid.change_log import ends
+from shmjet.grid.commit_counters import BACKED_UP
+from shmjet.grid.errors import GridError, PartitionMovedError
+from shmjet.grid.partition_copy import Classes, PartitionCopy, Piece
+from shmjet.grid.replica import Replica, Sent, Term
+from shmjet.grid.shipping import ALL, Batch, Shipping
+from shmjet.grid.store import Opened
+from shmjet.grid.times import now
+
+Result = TypeVar("Result")
+Tails = list[tuple[str, int, Sent]]
+
+LATE_S = 2.0
+"""How long a backup is waited for."""
+_ASK_AGAIN_S = 0.5
+"""When something is sent again; a member takes each once."""
+_LOOK_S = 0.5
+"""How long a backup without news is left alone, should a process have died between a change and asking for it."""
+_PAUSE_S = 0.02
+_NO_BACKUP = "this member has no backup of a partition"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_piece = msgspec.msgpack.Decoder(Piece).decode
+_decode_sent = msgspec.msgpack.Decoder(list[Sent]).decode
+_decode_tails = msgspec.msgpack.Decoder(Tails).decode
+
+logger = logging.getLogger("shmjet.member")
+
+
+class NetworkOfReplicator(Protocol):
+    """The member's network, as far as changes of partitions are concerned."""
+
+    @property
+    def table(self) -> PartitionTable | None: ...
+    def send(self, identity: str, message: object) -> None: ...
+    async def reach(self, identities: Sequence[str]) -> None: ...
+
+
+class NotTaken(Exception):
+    """A member has not taken something."""
+
+
+class NoBackup(NotTaken):
+    """A member has not what the table says that it has a backup of."""
+
+    def __init__(self, member: str) -> None:
+        super().__init__(_NO_BACKUP)
+        self.member = member
+
+
+class Replicator:
+    """See the module.
+
+    Args:
+        network: of the member.
+        opened: gives its store.
+        has: says whether all of a closed partition is here.
+        late: is told of a backup that does not answer.
+    """
+
+    def __init__(
+        self,
+        network: NetworkOfReplicator,
+        opened: Callable[[], Opened],
+        has: Callable[[int], bool],
+        late: Callable[[], None],
+    ) -> None:
+        self._network = network
+        self._opened = opened
+        self._has = has
+        self._late_backup = late
+        self._threads = [ThreadPoolExecutor(1, thread_name_prefix=f"shmjet-{name}") for name in ("shipping", "replica")]
+        self._made: tuple[Shipping, Replica] | None = None
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, tuple[str, asyncio.Future[ChangesTaken]]] = {}
+        self._feeds: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._done: dict[tuple[str, type], ChangesTaken] = {}
+        """By sender and kind: the answer to its last message."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.taking = asyncio.Lock()
+        """Held while anything is taken from another member."""
+        self.late: set[str] = set()
+        """Backups that have not answered for `LATE_S`."""
+
+    @property
+    def replica(self) -> Replica:
+        """What takes changes here."""
+        return self._parts()[1]
+
+    def _parts(self) -> tuple[Shipping, Replica]:
+        if self._made is None:
+            opened = self._opened()
+            self._made = Shipping(opened), Replica(opened)
+        return self._made
+
+    async def stop(self) -> None:
+        """Send and take nothing more; who waits is told that."""
+        feeds, self._feeds = self._feeds, {}
+        tasks = [*self._tasks, *(task for task, _ in feeds.values())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._give_up()
+        for thread in self._threads:
+            thread.shutdown()
+
+    def forget(self) -> None:
+        """Take that this member is not who had anything any more."""
+        for task, _ in self._feeds.values():
+            task.cancel()
+        self._feeds.clear()
+        self.late.clear()
+        self._done.clear()
+        self._made = None
+        self._give_up()
+
+    def _give_up(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, _, settled in waiting:
+            if not settled.done():
+                settled.set_exception(PartitionMovedError("this member has lost its partitions"))
+
+    # -- to backups ---------------------------------------------------------------------------------------------
+
+    async def follow(self, rows: Mapping[int, Collection[str]], terms: Mapping[int, Term]) -> None:
+        """Take which members have a backup of partitions, see `Shipping.follow`."""
+        shipping, _ = self._parts()
+        await self._do(lambda: shipping.follow(rows, terms))
+        members = {member for row in rows.values() for member in row}
+        for member in self._feeds.keys() - members:
+            self._feeds.pop(member)[0].cancel()
+            self.late.discard(member)
+        for member in members - self._feeds.keys():
+            news = asyncio.Event()
+            self._feeds[member] = asyncio.create_task(self._feed(member, news)), news
+        self._progress()
+
+    def count(self) -> None:
+        """Look whether there is no one to wait for."""
+        self._parts()[0].count()
+        self._progress()
+
+    async def settled(self, environment: int, number: int) -> None:
+        """Wait until all backups have the changes up to a number in an environment.
+
+        Raises:
+            PartitionMovedError: this member has lost its partitions; whether others have the changes is not known.
+        """
+        if self._is_backed_up(environment, number):
+            return
+        if not self._feeds:
+            self.count()
+            if self._is_backed_up(environment, number):
+                return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((environment, number, done))
+        for _, news in self._feeds.values():
+            news.set()
+        await done
+
+    async def drained(self, epoch: int) -> bool:
+        """Wait until all backups have what has been changed so far; False if another table comes first."""
+        table = self._network.table
+        numbers = await self._do(lambda: ends(self._opened().environments))
+        waits = [asyncio.ensure_future(self.settled(*at)) for at in enumerate(numbers)]
+        try:
+            while not all(wait.done() for wait in waits):
+                await asyncio.wait(waits, timeout=_PAUSE_S, return_when=asyncio.ALL_COMPLETED)
+                current = self._network.table
+                if current is None or current.epoch != epoch or (current is not table and not all(map(_done, waits))):
+                    return False
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return all(wait.exception() is None for wait in waits)
+
+    def _is_backed_up(self, environment: int, number: int) -> bool:
+        reached: int = self._opened().environment(environment).announced[BACKED_UP]
+        return reached >= number
+
+    def _progress(self) -> None:
+        """Let go on who has waited for long enough."""
+        left = []
+        for waiting in self._waiting:
+            environment, number, settled = waiting
+            if settled.done():
+                continue
+            if self._is_backed_up(environment, number):
+                settled.set_result(None)
+            else:
+                left.append(waiting)
+        self._waiting = left
+
+    async def _feed(self, member: str, news: asyncio.Event) -> None:
+        """Send a member what it lacks, as long as it has a backup."""
+        shipping, _ = self._parts()
+        while True:
+            news.clear()
+            try:
+                batch = await self._do(lambda: shipping.batch(member))
+                self._progress()
+                if batch is None:
+                    await _wait(news, _LOOK_S)
+                    continue
+                sent = await self._send(member, batch)
+                self.late.discard(member)
+                await self._do(functools.partial(shipping.confirmed, member, sent))
+                self._progress()
+            except Exception:
+                logger.exception("changes could not be sent to a backup; they are tried again")
+                self._is_late(member)
+                await asyncio.sleep(_LOOK_S)
+
+    def _is_late(self, member: str) -> None:
+        if member in self._feeds:
+            self.late.add(member)
+            self._late_backup()
+
+    async def _send(self, member: str, batch: Batch) -> Batch:
+        """Have a member take a batch, or one with more; return that when it has."""
+        shipping, _ = self._parts()
+        if batch.classes:
+            await self._insist(member, piece=_encode(Classes(batch.classes)))
+        while not await self._send_files(member, batch.files):
+            whole = await self._do(lambda: shipping.batch(member, ALL))
+            if whole is None:
+                return batch
+            batch = whole
+        sent = _encode(batch.sent)
+        await self._insist(member, backed_up=shipping.backed_up, sent=sent, moment=now())
+        return batch
+
+    async def _send_files(self, member: str, names: list[bytes]) -> bool:
+        """Send files; False if one of them is gone meanwhile."""
+        copy = PartitionCopy(self._opened())
+        for name in names:
+            pieces, is_there = copy.file(name), False
+            while (piece := await self._do(lambda pieces=pieces: next(pieces, None))) is not None:  # type: ignore[misc]
+                is_there = True
+                await self._insist(member, piece=_encode(piece))
+            if not is_there:
+                return False
+        return True
+
+    async def _insist(self, member: str, **message: Any) -> None:
+        """Have a member take a message, however often it has to be sent; say so if that is not done soon."""
+        timer = asyncio.get_running_loop().call_later(LATE_S, self._is_late, member)
+        try:
+            while True:
+                table = self._network.table
+                if table is not None:
+                    epoch = table.epoch
+                    try:
+                        await self._ask(member, lambda number, epoch=epoch: ShipChanges(epoch, number, **message))  # type: ignore[misc]
+                    except NotTaken as error:
+                        logger.debug("a backup has not taken changes: %s", error)
+                    else:
+                        return
+                await asyncio.sleep(_PAUSE_S)
+        finally:
+            timer.cancel()
+
+    async def _ask(self, member: str, make: Callable[[int], Any]) -> ChangesTaken:
+        """Have a member take something. Raises NotTaken if it refuses, or the table is another one meanwhile."""
+        number = next(self._numbers)
+        message = make(number)
+        answer: asyncio.Future[ChangesTaken] = asyncio.get_running_loop().create_future()
+        self._answers[number] = member, answer
+        try:
+            while not answer.done():
+                self._network.send(member, message)
+                await asyncio.wait({answer}, timeout=_ASK_AGAIN_S)
+                table = self._network.table
+                if not answer.done():
+                    if table is None or table.epoch != message.epoch:
+                        raise NotTaken("the members have changed")
+                    with contextlib.suppress(OSError, TimeoutError):
+                        await asyncio.wait_for(self._network.reach([member]), _ASK_AGAIN_S)
+            taken = answer.result()
+        finally:
+            self._answers.pop(number, None)
+        if taken.error:
+            raise NoBackup(member) if taken.error == _NO_BACKUP else NotTaken(taken.error)
+        return taken
+
+    # -- from primaries -----------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, message: Any) -> None:
+        """Take what another replicator says."""
+        match message:
+            case ChangesTaken():
+                asked, answer = self._answers.get(message.number, ("", None))
+                if asked == sender and answer is not None and not answer.done():
+                    answer.set_result(message)
+            case ShipChanges() | AgreeOnTails():
+                task = asyncio.create_task(self._take(sender, message))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, sender: str, message: ShipChanges | AgreeOnTails) -> None:
+        async with self.taking:
+            key = sender, type(message)
+            done = self._done.get(key)
+            if done is not None and message.number < done.number:
+                return
+            if done is None or message.number > done.number:
+                try:
+                    tails = await self._take_now(sender, message)
+                    done = ChangesTaken(message.number, "", tails)
+                except (GridError, OSError, msgspec.MsgspecError) as error:
+                    done = ChangesTaken(message.number, str(error) or type(error).__name__)
+                self._done[key] = done
+        self._network.send(sender, done)
+
+    async def _take_now(self, sender: str, message: ShipChanges | AgreeOnTails) -> bytes:
+        table = self._network.table
+        if table is None or table.epoch != message.epoch or sender not in table.members:
+            raise GridError("this member has another table of partitions")
+        if isinstance(message, AgreeOnTails):
+            return await self._agree_as_backup(message)
+        if message.piece:
+            piece, copy = _decode_piece(message.piece), PartitionCopy(self._opened())
+            await self._do(lambda: copy.take(piece), 1)
+        if message.sent:
+            sent, replica = _decode_sent(message.sent), self.replica
+            if not all(self._has(group[0]) for record in sent for group in record.groups):
+                raise GridError(_NO_BACKUP)
+            await self._do(lambda: replica.take(sender, message.backed_up, sent, message.moment), 1)
+        return b""
+
+    # -- when a primary is lost ---------------------------------------------------------------------------------
+
+    async def agree(self, epoch: int, partitions: Mapping[str, list[int]]) -> None:
+        """Bring the backups of partitions, which this member is to lead, to the same state, before they are opened.
+
+        Args:
+            epoch: of the view.
+            partitions: by member, those of which it has a backup.
+
+        Raises:
+            NotTaken: a member refuses, or the members have changed.
+        """
+        rounds = 1 if len(partitions) == 1 else 2  # in the first, the first ones lack what the others have
+        for _ in range(rounds):
+            for member, some in partitions.items():
+                async with self.taking:
+                    positions = self.replica.positions_of(some)
+                    tails = _encode(self.replica.tails_of(some, ()))
+                taken = await self._ask(
+                    member,
+                    lambda number, some=some, at=positions, tails=tails: AgreeOnTails(epoch, number, some, at, tails),  # type: ignore[misc]
+                )
+                async with self.taking:
+                    replica, found = self.replica, _decode_tails(taken.tails)
+                    await self._do(lambda replica=replica, found=found: replica.take_tails(found), 1)  # type: ignore[misc]
+
+    async def _agree_as_backup(self, message: AgreeOnTails) -> bytes:
+        if not all(map(self._has, message.partitions)):
+            raise GridError(_NO_BACKUP)
+        replica, found = self.replica, _decode_tails(message.tails)
+        await self._do(lambda: replica.take_tails(found), 1)
+        return _encode(replica.tails_of(message.partitions, message.positions))
+
+    async def _do(self, work: Callable[[], Result], thread: int = 0) -> Result:
+        """Do something that blocks; what is sent and what is taken have a thread each."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], work)
+
+
+def _done(wait: asyncio.Future[None]) -> bool:
+    return wait.done()
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
