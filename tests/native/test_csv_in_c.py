@@ -1,5 +1,5 @@
-"""Compiles and runs the tests of `columns/csv.h`, `columns/lines.h` and `columns/csv_write.h` in C, also under the
-address sanitizer.
+"""Compiles and runs the tests of `columns/csv.h`, `columns/lines.h` and `columns/csv_write.h` in C, under
+sanitizers.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.programs import WELL, in_c, run, run_sanitized
+from tests.native.programs import WELL, in_c, run_sanitized
 
 pytestmark = in_c
 
@@ -21,9 +21,4 @@ WAYS = pytest.mark.parametrize(
 
 @WAYS
 def test_csv_is_read_and_written_the_same_in_every_way(tmp_path: Path, test: str, options: tuple[str, ...]) -> None:
-    assert run(tmp_path, test, "-O1", *options) == WELL
-
-
-@WAYS
-def test_csv_is_clean_under_sanitizers(tmp_path: Path, test: str, options: tuple[str, ...]) -> None:
     assert run_sanitized(tmp_path, test, *options) == WELL
