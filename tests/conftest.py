@@ -28,6 +28,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.examples import EXPLORES, USUAL, drawn
+from tests.waiting import until
 
 # How long an example takes, or its making, says how busy the machine is.
 settings.register_profile(
@@ -103,6 +104,13 @@ def leftovers(before: Belongings, grace: float = GRACE) -> list[str]:
     return found
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the processes that tests start find a `pytest` that costs nothing to import; a process with tests must not."""
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+        places = [str(TESTS / "started"), os.environ.get("PYTHONPATH")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Deal files out to processes, as `--dist loadfile` does, but all of Spark's to one: each process has a JVM."""
@@ -137,7 +145,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector leave out what stays to the end anyway: modules and tests.
+    _freeze()
+
+
+def _freeze() -> None:
+    """Let the garbage collector leave out what stays to the end anyway: modules, tests, caches.
 
     `leftovers` calls it after many tests, and to look through all of that took longer than most of them.
     """
@@ -166,7 +178,9 @@ def _module_leaves_nothing_behind(
     failures = request.session.testsfailed
     before = Belongings.now()
     yield
-    if request.session.testsfailed == failures and (found := leftovers(before)):
+    found = leftovers(before) if request.session.testsfailed == failures else []
+    _freeze()
+    if found:
         pytest.fail(f"the tests of {request.path.name} left behind:\n  " + "\n  ".join(found), pytrace=False)
 
 
@@ -187,13 +201,7 @@ def _leaves_nothing_behind(request: pytest.FixtureRequest, _module_leaves_nothin
 def eventually() -> Callable[[Callable[[], object]], None]:
     """`eventually(predicate)` waits until the predicate is true, for at most a minute."""
 
-    def wait(predicate: Callable[[], object], timeout: float = 60.0) -> None:
-        deadline = time.monotonic() + timeout
-        while not predicate():
-            assert time.monotonic() < deadline, f"not within {timeout} s: {predicate}"
-            threading.Event().wait(0.005)
-
-    return wait
+    return until
 
 
 def _shares_a_fixture(request: pytest.FixtureRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Types flow through stages: mypy checks this file, and nothing runs it. Read by `test_types.py`."""
+"""Types flow through stages: `make check` has mypy read this file, and nothing runs it."""
 
 from __future__ import annotations
 
