@@ -9,11 +9,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
+
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[1]
 POM = ROOT / "bench" / "peers" / "hazelcast" / "pom.xml"
@@ -156,12 +157,12 @@ class HazelcastMember:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
-        deadline = time.monotonic() + _START_S
-        while not self._lets_in():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.close()
-                raise RuntimeError(f"Hazelcast did not start: {self._config.with_suffix('.log').read_text()[-2000:]}")
-            time.sleep(0.05)
+        try:
+            until(lambda: self._lets_in() or self._process.poll() is not None, _START_S)
+        except AssertionError:
+            self.close()
+        if self._process.poll() is not None:
+            raise RuntimeError(f"Hazelcast did not start: {self._config.with_suffix('.log').read_text()[-2000:]}")
 
     def _lets_in(self) -> bool:
         """Whether it takes connections; a client repeats what comes before it is ready."""

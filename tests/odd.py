@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from typing import Any
+
+from tests.waiting import until_there
 
 
 def leave() -> None:
@@ -13,10 +14,10 @@ def leave() -> None:
     raise SystemExit("unpickled")
 
 
-def sleep_elsewhere(pid: int, path: str) -> int:
+def wait_elsewhere(pid: int, path: str) -> int:
     """Stand for an object that can be read back where it was made; elsewhere only when a file is there."""
-    while os.getpid() != pid and not os.path.exists(path):
-        time.sleep(0.005)
+    if os.getpid() != pid:
+        until_there(path)
     return 5
 
 
@@ -190,4 +191,4 @@ class SlowToArrive:
         self.path = path
 
     def __reduce__(self) -> Any:
-        return sleep_elsewhere, (os.getpid(), self.path)
+        return wait_elsewhere, (os.getpid(), self.path)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import until_there
 
 
 def double(x: Any) -> Any:
@@ -20,8 +21,7 @@ def fail_deep(x: int) -> float:
 
 def wait_for_file(path: str) -> None:
     """Return when a file is there."""
-    while not os.path.exists(path):
-        time.sleep(0.001)
+    until_there(path)
 
 
 def touch_and_wait(mine: str, other: str) -> int:

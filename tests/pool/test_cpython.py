@@ -12,13 +12,13 @@ import importlib
 import multiprocessing
 import os
 import sys
-import time
 import unittest
 from typing import Any
 
 import pytest
 
 import shmjet
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
@@ -52,10 +52,7 @@ class _Process:
         self.pid = pid
 
     def join(self) -> None:
-        deadline = time.monotonic() + 60
-        while os.path.exists(f"/proc/{self.pid}"):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: not os.path.exists(f"/proc/{self.pid}"))
 
     def terminate(self) -> None:
         os.kill(self.pid, 15)
@@ -66,10 +63,7 @@ class PoolExecutor(shmjet.PoolExecutor):
 
     @property
     def _processes(self) -> dict[int, _Process]:
-        deadline = time.monotonic() + 60
-        while self._engine is not None and len(self.worker_pids) < self._engine.workers:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: self._engine is None or len(self.worker_pids) >= self._engine.workers)
         return {pid: _Process(pid) for pid in self.worker_pids}
 
     @property

@@ -25,6 +25,7 @@ from shmjet.pool.worker_handles import Forked, Server, WorkerHandle
 from tests.odd import ODD, ExitsOnArrival, ExitsOnDeparture, NamelessKind, SlowToArrive, raise_odd, raise_odd_at
 from tests.pool.functions import touch_and_wait, wait_for_file
 from tests.stopping import stop
+from tests.waiting import until, until_there
 
 PATIENCE_S = 60.0
 
@@ -43,11 +44,7 @@ def pids_of(pool: PoolExecutor) -> set[int]:
 
 def started(pool: PoolExecutor, count: int) -> tuple[int, ...]:
     """Return the workers as soon as there are so many: the fork server says it when they run already."""
-    deadline = time.monotonic() + PATIENCE_S
-    while len(pids := pool.worker_pids) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    return pids
+    return until(lambda: pids if len(pids := pool.worker_pids) >= count else ())
 
 
 @pytest.mark.parametrize("name", sorted(ODD))
@@ -154,8 +151,7 @@ class SlowArgument:
 
 
 def _when_there(path: str) -> str:
-    while not os.path.exists(path):
-        time.sleep(0.001)
+    until_there(path)
     return path
 
 
@@ -289,11 +285,11 @@ def overwrite_results(byte: int) -> None:
         if "/dev/shm/shmjet-" in line and last - first >= layout.size:
             start = layout.slot(0).results
             ctypes.memset(first + start, byte, layout.size - start)
-            time.sleep(3600)
+            threading.Event().wait()
 
 
 def test_a_worker_that_overwrites_its_results_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmjet.pool.engine._IDLE_NS", 2 * 10**8)
+    monkeypatch.setattr("shmjet.pool.engine.IDLE_NS", 2 * 10**8)
     with PoolExecutor(1) as own:
         assert own.submit(pow, 2, 3).result(PATIENCE_S) == 8
         future = own.submit(overwrite_results, 0x5A)
@@ -310,12 +306,12 @@ def fork_server_of(pool: PoolExecutor) -> int:
 def test_a_stopped_fork_server_is_waited_for_so_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("shmjet.pool.engine._IDLE_NS", 2 * 10**8)
+    monkeypatch.setattr("shmjet.pool.engine.IDLE_NS", 2 * 10**8)
     with PoolExecutor(1) as own:
         worker = own.submit(os.getpid).result(PATIENCE_S)
         server = fork_server_of(own)
-        monkeypatch.setattr("shmjet.pool.worker_pool._WARN_S", 0.1)
-        monkeypatch.setattr("shmjet.pool.worker_pool._STOPPED_S", 0.5)
+        monkeypatch.setattr("shmjet.pool.worker_pool.WARN_S", 0.1)
+        monkeypatch.setattr("shmjet.pool.worker_pool.STOPPED_S", 0.5)
         stop(server)
         lost = own.submit(touch_and_wait, str(tmp_path / "begun"), str(tmp_path / "never"))
         wait_for_file(str(tmp_path / "begun"))

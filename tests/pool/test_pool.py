@@ -26,6 +26,7 @@ from shmjet.pool.engine import Engine
 from shmjet.pool.layout import Layout
 from tests.pool.functions import double, fail_deep, raise_odd, touch_and_wait, wait_for_file
 from tests.stopping import stop
+from tests.waiting import until, until_there
 
 
 def total_size_with(table: bytes) -> Callable[[bytes], int]:
@@ -194,8 +195,8 @@ def test_kill_9_of_the_fork_server_is_survived(pool: PoolExecutor, tmp_path: Pat
 
 def test_tasks_behind_a_stuck_one_run_elsewhere(pool: PoolExecutor, tmp_path: Path) -> None:
     def maybe_wait(path: str) -> int:
-        while path and not os.path.exists(path):
-            time.sleep(0.001)
+        if path:
+            until_there(path)
         return 1
 
     assert sum(pool.submit(maybe_wait, "").result() for _ in range(200)) == 200  # known as a quick one now
@@ -212,8 +213,8 @@ def test_quick_tasks_behind_one_that_is_stuck_from_the_start_run_elsewhere(
     pool: PoolExecutor, tmp_path: Path, eventually: Any
 ) -> None:
     def maybe_wait(path: str) -> int:
-        while path and not os.path.exists(path):
-            time.sleep(0.001)
+        if path:
+            until_there(path)
         return 1
 
     assert [pool.submit(maybe_wait, "").result() for _ in range(100)] == [1] * 100  # quick, and by one worker
@@ -321,8 +322,7 @@ def test_a_worker_that_dies_in_its_initializer_breaks_the_pool() -> None:
 def test_all_workers_can_be_killed(which: str) -> None:
     executor = PoolExecutor(2)
     futures = [executor.submit(time.sleep, 60) for _ in range(4)]
-    while len(executor.worker_pids) < 2:
-        time.sleep(0.001)
+    until(lambda: len(executor.worker_pids) == 2)
     getattr(executor, which)()
     for future in futures:
         with pytest.raises((BrokenProcessPool, concurrent.futures.CancelledError)):
