@@ -105,7 +105,7 @@ def leftovers(before: Belongings, grace: float = GRACE) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the processes that tests start find a `pytest` that costs nothing to import; a process with tests must not."""
+    """Let processes that tests start find a `pytest` that costs nothing to import; a process with tests must not."""
     if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
         places = [str(TESTS / "started"), os.environ.get("PYTHONPATH")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))

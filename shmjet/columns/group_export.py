@@ -26,7 +26,7 @@ _SPARSE: Final = 4
 
 _FEW: Final = 4096
 
-_SLICE_ROWS: Final = 8192
+SLICE_ROWS: Final = 8192
 """Groups of a slice, at most: some 100 microseconds of reading."""
 
 
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 def slices(groups: Groups | TypedGroups, start: int = 0) -> Iterator[Piece]:
     """Give the groups from a position on in order, whatever their partitions. Nothing may be added meanwhile."""
     rows = len(groups)
-    step = max(1, min(_SLICE_ROWS, PIECE_BYTES * rows // max(groups.nbytes, 1)))
+    step = max(1, min(SLICE_ROWS, PIECE_BYTES * rows // max(groups.nbytes, 1)))
     for position in range(start, rows, step):
         states, _ = groups.states(position, step)
         yield Piece(states, range(position - start, position - start + states.num_rows))

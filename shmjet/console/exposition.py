@@ -20,7 +20,7 @@ from shmjet.execution.metrics import EdgeMetrics, Metrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_COUNTERS = {
+COUNTERS = {
     "emitted_count": "Items that a processor emitted to an outbound edge.",
     "received_count": "Items that a processor took from an inbound edge.",
     "received_batches": "Lists of items that a processor took from an inbound edge.",
@@ -48,7 +48,7 @@ _COUNTERS = {
     "jobs_cancelled": "Executions that were cancelled.",
     "execution_attempts": "Attempts of an execution so far.",
 }
-_GAUGES = {
+GAUGES = {
     "queues_size": "Items in the queues of an edge, by its destination and ordinal there.",
     "queues_capacity": "Items that the queues of an edge can hold.",
     "top_observed_wm": "The highest watermark that any inbound queue of a processor has brought.",
@@ -81,10 +81,10 @@ class _Families:
             return
         family = self._families.get(name)
         if family is None:
-            if name in _COUNTERS:
-                family = CounterMetricFamily(f"shmjet_{name}", _COUNTERS[name], labels=list(labels))
+            if name in COUNTERS:
+                family = CounterMetricFamily(f"shmjet_{name}", COUNTERS[name], labels=list(labels))
             else:
-                family = GaugeMetricFamily(f"shmjet_{name}", _GAUGES[name], labels=list(labels))
+                family = GaugeMetricFamily(f"shmjet_{name}", GAUGES[name], labels=list(labels))
             self._families[name] = family
         family.add_metric([str(label) for label in labels.values()], value)
 

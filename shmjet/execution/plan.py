@@ -20,10 +20,10 @@ from shmjet.execution.job_plan import EdgePlan, JobPlan, JobShape, MemberSlot, V
 
 def cooperative_of(supplier: object) -> bool | None:
     """Return what a supplier says of its processors without making one: a class' or the supplier's attribute."""
-    return _declared(supplier, "is_cooperative")
+    return declaration(supplier, "is_cooperative")
 
 
-def _declared(supplier: object, name: str) -> bool | None:
+def declaration(supplier: object, name: str) -> bool | None:
     declared = _static(supplier, name)
     if isinstance(declared, bool):
         return declared
@@ -62,8 +62,8 @@ def describe(dag: DAG) -> JobShape:
             vertex.preferred_local_parallelism,
             cooperative_of(vertex.supplier),
             supplier_for_all(vertex.supplier) is None,
-            _declared(vertex.supplier, "movable"),
-            _declared(vertex.supplier, "is_endless") is True,
+            declaration(vertex.supplier, "movable"),
+            declaration(vertex.supplier, "is_endless") is True,
             _state_kind(vertex.supplier),
         )
         for vertex in order

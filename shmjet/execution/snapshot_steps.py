@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SLICE_NS = 500_000
 """Nanoseconds for which one call offers entries, and for which it encodes entries that wait."""
-_BACKGROUND_SLICE_NS = 150_000
+BACKGROUND_SLICE_NS = 150_000
 """The same in the background."""
 _MOVING = ("saved_id", "_resolved_id", "_told", "_released")
 """Fields that move to another worker as they are."""
@@ -319,7 +319,7 @@ class SnapshotSteps:
             outbox.overdue = overdue
 
     def _begin_slice(self) -> None:
-        length = _BACKGROUND_SLICE_NS if self._is_captured else _SLICE_NS
+        length = BACKGROUND_SLICE_NS if self._is_captured else _SLICE_NS
         self._slice_ns = self._tasklet.clock() + length
 
     def _slice_is_over(self) -> bool:

@@ -94,16 +94,16 @@ class Worker:
         self._block = block
         self._bell = block.doorbell
         self._settings = settings
-        self._shared = SharedMemory(control_memory, link_eventfd)
+        self.shared = SharedMemory(control_memory, link_eventfd)
         self._open_grid = open_grid
         self._grid: Any = None
-        self._deployments: dict[int, Deployment] = {}
+        self.deployments: dict[int, Deployment] = {}
         self._probings: dict[int, Probing] = {}
-        self._tasklets: list[Hosted] = []
+        self.tasklets: list[Hosted] = []
         self._waiting: list[Deployment] = []
         self._unannounced: list[Deployment] = []
         self._saving: list[Deployment] = []
-        self._announce_at_ns = 0
+        self.announce_at_ns = 0
         self._stopping = False
         self._longest_ns = _LONGEST_SLEEP_NS if index < settings.worker_count else _LONGEST_CARRIER_SLEEP_NS
         self._backoff_ns = 0
@@ -123,14 +123,14 @@ class Worker:
         seen = self._bell.commands
         try:
             self._channel.send(Hello(os.getpid()))
-            self._handle_commands()
+            self.handle_commands()
             while not self._stopping:
                 commands = self._bell.commands
                 if commands != seen:
                     seen = commands
-                    self._handle_commands()
-                elif not self._round() and self._idle(seen):
-                    self._handle_commands()
+                    self.handle_commands()
+                elif not self.call_tasklets() and self.wait_for_work(seen):
+                    self.handle_commands()
         except ChannelClosed:
             if not _is_open(self._channel.fileno()):
                 sleep(_DEATH_S)  # the member finds out why, which an exit of its own would hide, and kills it
@@ -141,7 +141,7 @@ class Worker:
             self._channel.send(_NO_MEMORY)
             raise
         finally:
-            for deployment in list(self._deployments.values()):
+            for deployment in list(self.deployments.values()):
                 deployment.close_processors(self._interrupts)
                 deployment.close_suppliers("its member has ended", self._interrupts)
             self._services.close()
@@ -150,7 +150,7 @@ class Worker:
 
     # -- rounds -------------------------------------------------------------------------------------------------
 
-    def _round(self) -> bool:
+    def call_tasklets(self) -> bool:
         """Give every tasklet that may have something to do one call; True when any made progress."""
         start = perf_counter_ns()
         words, interrupts = self._block.words, self._interrupts
@@ -158,7 +158,7 @@ class Worker:
             self._answer_thief(start)
         progress = False
         ended: list[Deployment] = []
-        for tasklet, deployment in due(self._tasklets):
+        for tasklet, deployment in due(self.tasklets):
             words[control.CURRENT_EXECUTION] = deployment.execution_id
             try:
                 interrupts.is_open = True
@@ -174,19 +174,19 @@ class Worker:
                 progress = True
                 break
         if ended:
-            self._tasklets = [pair for pair in self._tasklets if not pair[0].done]
+            self.tasklets = [pair for pair in self.tasklets if not pair[0].done]
             for deployment in ended:
                 deployment.running -= 1
                 if deployment.running == 0 and not deployment.ended:
                     self._report_end(deployment)
-            self._block.words[control.TASKLETS] = len(self._tasklets)
-            self._stealing.look_for_work(len(self._tasklets), start)
+            self._block.words[control.TASKLETS] = len(self.tasklets)
+            self._stealing.look_for_work(len(self.tasklets), start)
         now = perf_counter_ns()
         words[control.CURRENT_EXECUTION] = 0
         words[control.HEARTBEAT_NS] = now
         words[control.ROUNDS] += 1
         words[control.BUSY_NS] += now - start
-        if self._unannounced and now >= self._announce_at_ns:
+        if self._unannounced and now >= self.announce_at_ns:
             self._announce()
         for deployment in self._saving:
             self._report_snapshots(deployment)
@@ -195,25 +195,25 @@ class Worker:
             self._collector.collect(now)
         return progress
 
-    def _idle(self, seen: int) -> bool:
+    def wait_for_work(self, seen: int) -> bool:
         """Sleep until something can be done; True when the command channel should be looked at."""
         if self._unannounced:
             self._announce()
         self._services.close_overdue()
         timeout = self._longest_ns
-        may_spin = self._settings.spin and self._tasklets and not self._has_company
+        may_spin = self._settings.spin and self.tasklets and not self._has_company
         spin = self._settings.idle_min_ns if may_spin else 0
-        if any_polls(self._tasklets):
+        if any_polls(self.tasklets):
             low, high = self._settings.idle_min_ns, self._settings.idle_max_ns
             self._backoff_ns = min(max(low, self._backoff_ns * 2), high)
             timeout, spin = self._backoff_ns, 0
         start = perf_counter_ns()
-        timer = earliest(self._tasklets)
+        timer = earliest(self.tasklets)
         if timer:
             timeout = min(timeout, max(timer - start, 0))
-        if self._stealing.look_for_work(len(self._tasklets), start):
+        if self._stealing.look_for_work(len(self.tasklets), start):
             timeout = min(timeout, self._stealing.next_look_ns())
-        woken = self._bell.wait([tasklet.poller for tasklet, _ in self._tasklets], seen, spin, timeout)
+        woken = self._bell.wait([tasklet.poller for tasklet, _ in self.tasklets], seen, spin, timeout)
         now = perf_counter_ns()
         words = self._block.words
         words[control.HEARTBEAT_NS] = now
@@ -223,11 +223,11 @@ class Worker:
 
     def _answer_thief(self, now: int) -> None:
         """Hand a tasklet to the worker that asks for one, or none."""
-        given = self._stealing.give(self._tasklets, now)
+        given = self._stealing.give(self.tasklets, now)
         if given is None:
             return
-        self._tasklets = [pair for pair in self._tasklets if pair[0] is not given.tasklet]
-        self._block.words[control.TASKLETS] = len(self._tasklets)
+        self.tasklets = [pair for pair in self.tasklets if pair[0] is not given.tasklet]
+        self._block.words[control.TASKLETS] = len(self.tasklets)
         self._channel.send(given.message, given.fds)
         for fd in given.fds:
             os.close(fd)
@@ -236,13 +236,13 @@ class Worker:
 
     # -- commands -----------------------------------------------------------------------------------------------
 
-    def _handle_commands(self) -> None:
+    def handle_commands(self) -> None:
         for command, fds in self._channel.poll():
             match command:
                 case Deploy():
                     self._deploy(command, fds)
                 case Start():
-                    self._start(self._deployments.get(command.execution_id))
+                    self._start(self.deployments.get(command.execution_id))
                 case Cancel():
                     self._cancel(command)
                 case Commit():
@@ -256,7 +256,7 @@ class Worker:
                 case Probe():
                     self._probe(command, fds)
                 case Forget():
-                    self._shared.forget(command.arena_id)
+                    self.shared.forget(command.arena_id)
                 case EndpointConnection():
                     self._connect_endpoint(command, fds)
                 case Stop():
@@ -297,7 +297,7 @@ class Worker:
 
     def _commits_of(self, execution_id: int) -> Iterator[tuple[str, int, Callable[[], None]]]:
         """Yield what is to be called, with the vertex and processor to blame for what it raises."""
-        deployment, probing = self._deployments.get(execution_id), self._probings.get(execution_id)
+        deployment, probing = self.deployments.get(execution_id), self._probings.get(execution_id)
         if deployment is not None:
             yield from deployment.commits()
         if probing is not None:
@@ -307,11 +307,11 @@ class Worker:
         listeners.add(command.job_id, command.execution_id, command.logs)
         services = self._services.begin(command.job_id, command.execution_id)
         deployment = Deployment(command, self._index, self.grid, self._channel.send, services=services)
-        self._deployments[command.execution_id] = deployment
+        self.deployments[command.execution_id] = deployment
         try:
             with self._interrupts.around(command.execution_id):
                 probing = self._probings.get(command.execution_id)
-                deployment.create(self._shared, fds, None if probing is None else probing.prepared)
+                deployment.create(self.shared, fds, None if probing is None else probing.prepared)
                 deployment.init()
         except BaseException as error:
             self._fail(deployment, error, None)
@@ -327,7 +327,7 @@ class Worker:
         elif deployment.say_ready():
             deployment.wake_waiting()
             self._unannounced.append(deployment)
-            self._announce_at_ns = perf_counter_ns() + deployment.policy.start_report_ns
+            self.announce_at_ns = perf_counter_ns() + deployment.policy.start_report_ns
             self._start(deployment)
         else:
             self._channel.send(Ready(deployment.execution_id))
@@ -356,10 +356,10 @@ class Worker:
         if deployment.snapshots is not None:
             self._saving.append(deployment)
         self._begin_to_run(deployment)
-        self._tasklets += [(tasklet, deployment) for tasklet in deployment.tasklets]
-        self._block.words[control.TASKLETS] = len(self._tasklets)
+        self.tasklets += [(tasklet, deployment) for tasklet in deployment.tasklets]
+        self._block.words[control.TASKLETS] = len(self.tasklets)
         if deployment.steals:
-            self._stealing.wake_thieves(len(self._tasklets))
+            self._stealing.wake_thieves(len(self.tasklets))
         if deployment.running == 0:
             self._report_end(deployment)
 
@@ -369,7 +369,7 @@ class Worker:
         self._has_company = self._has_company or deployment.has_carriers
 
     def _adopt(self, command: Adopt, fds: list[int]) -> None:
-        deployment = self._deployments[command.execution_id]
+        deployment = self.deployments[command.execution_id]
         dropped = deployment.ended and deployment.dropped
         self._start(deployment)  # the worker that hands it over runs already, so all are ready
         deployment.ended = False
@@ -385,11 +385,11 @@ class Worker:
             self._report_end(deployment)
             return
         self._stealing.received()
-        self._tasklets = [*self._tasklets, (tasklet, deployment)]
-        self._block.words[control.TASKLETS] = len(self._tasklets)
+        self.tasklets = [*self.tasklets, (tasklet, deployment)]
+        self._block.words[control.TASKLETS] = len(self.tasklets)
 
     def _order(self, command: Save | Resolve) -> None:
-        deployment = self._deployments.get(command.execution_id)
+        deployment = self.deployments.get(command.execution_id)
         if deployment is None or deployment.dropped:
             return
         try:
@@ -407,7 +407,7 @@ class Worker:
             self._channel.send(report)
 
     def _connect_endpoint(self, command: EndpointConnection, fds: list[int]) -> None:
-        deployment = self._deployments.get(command.execution_id)
+        deployment = self.deployments.get(command.execution_id)
         if deployment is not None:
             deployment.endpoints.add_connection(command.endpoint, fds)
         else:  # it has ended
@@ -415,7 +415,7 @@ class Worker:
                 os.close(fd)
 
     def _cancel(self, command: Cancel) -> None:
-        deployment = self._deployments.get(command.execution_id)
+        deployment = self.deployments.get(command.execution_id)
         if deployment is not None and not deployment.ended:
             deployment.services.keeps = command.is_lossy and deployment.snapshots is not None
             self._drop(deployment)
@@ -450,15 +450,15 @@ class Worker:
         deployment.dropped = True
         if deployment in self._saving:
             self._saving.remove(deployment)
-        self._tasklets = [pair for pair in self._tasklets if pair[1] is not deployment]
-        self._block.words[control.TASKLETS] = len(self._tasklets)
+        self.tasklets = [pair for pair in self.tasklets if pair[1] is not deployment]
+        self._block.words[control.TASKLETS] = len(self.tasklets)
         deployment.close_processors(self._interrupts)
 
     def _report_end(self, deployment: Deployment) -> None:
         if deployment.snapshots is not None and not deployment.dropped:
             self._report_snapshots(deployment)
         deployment.ended = True
-        left = [other for other in self._deployments.values() if not other.ended]
+        left = [other for other in self.deployments.values() if not other.ended]
         self._collector.policy = strictest(other.policy for other in left)
         self._has_company = any(other.has_carriers for other in left)
         flush_output()
@@ -466,7 +466,7 @@ class Worker:
         finished = not deployment.is_needed and deployment.execution_id not in self._probings
         has_views = False
         if finished:
-            self._deployments.pop(deployment.execution_id, None)
+            self.deployments.pop(deployment.execution_id, None)
             self._services.end(deployment.services, is_followed=False)
             has_views = deployment.release()
             listeners.remove(deployment.execution_id)
@@ -474,7 +474,7 @@ class Worker:
         self._channel.send(Ended(deployment.execution_id, deployment.adopted, finished, has_views, commits))
 
     def _finish(self, command: Finish) -> None:
-        deployment = self._deployments.pop(command.execution_id, None)
+        deployment = self.deployments.pop(command.execution_id, None)
         has_views = False
         if deployment is not None:
             if deployment in self._saving:

@@ -352,10 +352,10 @@ def refusal(kind: str, reason: str) -> bytes:
     return PREAMBLE.pack(MAGIC, VERSION) + LENGTH.pack(len(body)) + body
 
 
-_KINDS = ("authentication", "cluster", "version", "self", "fenced", "protocol", "duplicate", "busy", "tls")
+KINDS = ("authentication", "cluster", "version", "self", "fenced", "protocol", "duplicate", "busy", "tls")
 
 
 def _refused(verdict: Refused) -> HandshakeError:
     """Return the error of a refusal. The other end has proved nothing, and its words are shown in a terminal."""
-    kind = verdict.kind if verdict.kind in _KINDS else "protocol"
+    kind = verdict.kind if verdict.kind in KINDS else "protocol"
     return HandshakeError(kind, f"refused: {clean_line(verdict.reason[:200])}")

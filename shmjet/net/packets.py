@@ -45,7 +45,7 @@ FLAG_MORE: Final = 1
 """Of a control packet: another piece of the same message follows."""
 FLAG_LZ4: Final = 2
 """Of a packet with data: the payload is an LZ4 block, see `compression`."""
-_FLAGS: Final = {DATA: FLAG_LZ4, BATCH: FLAG_LZ4, CONTROL: FLAG_MORE}
+FLAGS: Final = {DATA: FLAG_LZ4, BATCH: FLAG_LZ4, CONTROL: FLAG_MORE}
 
 FLOW_ENTRY: Final = struct.Struct("<QHHi")
 """Execution, edge, 0, limit in blocks."""
@@ -97,7 +97,7 @@ def check(header: Header) -> None:
         raise PacketError(f"no packet has kind {header.kind}")
     if header.length > longest:
         raise PacketError(f"a {KIND_NAMES[header.kind]} packet of {header.length} bytes; {longest} are allowed")
-    if header.flags & ~_FLAGS.get(header.kind, 0) or header.reserved:
+    if header.flags & ~FLAGS.get(header.kind, 0) or header.reserved:
         raise PacketError(f"a {KIND_NAMES[header.kind]} packet with flags {header.flags} and {header.reserved}")
     if header.kind == BATCH and (header.items > 1 or header.length == 0):
         raise PacketError(f"a BATCH packet with {header.items} items and {header.length} bytes")

@@ -167,7 +167,7 @@ class Peer:
             lanes = self.incoming.get(header.execution)
             if lanes is not None:
                 if header.flags:
-                    header, body = _unpacked(lanes, header, body)
+                    header, body = unpacked_payload(lanes, header, body)
                     lanes.note(header)
                 if not lanes.put_run(header, body):
                     raise PacketError(_no_lane(header))
@@ -175,7 +175,7 @@ class Peer:
             lanes = self.incoming.get(header.execution)
             if lanes is not None:
                 if header.flags:
-                    header, unpacked = _unpacked(lanes, header, body)
+                    header, unpacked = unpacked_payload(lanes, header, body)
                     body = self._place(header)
                     body[:] = unpacked
                 lanes.put_batch(header, body)
@@ -258,7 +258,7 @@ class Peer:
         self.wire.close(hard=hard)
 
 
-def _unpacked(lanes: Incoming, header: Header, body: memoryview) -> tuple[Header, memoryview]:
+def unpacked_payload(lanes: Incoming, header: Header, body: memoryview) -> tuple[Header, memoryview]:
     """Return a packet as it was before its payload was made smaller."""
     lane = lanes.lane(header)
     if lane is None:

@@ -24,9 +24,9 @@ _STAGED = 64 << 10
 _MOST_TURNS = 8
 """Times that one call writes or reads, so that no peer keeps the link for itself."""
 _USER_TIMEOUT_MS = 15_000
-_NEAR_US = 100
+NEAR_US = 100
 """Microseconds of a round trip up to which a peer is near: 100 Gbit/s need 1.2 MB under way on a longer one."""
-_NEAR_BUFFER = 512 << 10
+NEAR_BUFFER = 512 << 10
 """Bytes of the send buffer towards a near peer; the system counts its own records in it, and so doubles it."""
 _MIN_RTT = 148
 """Where `struct tcp_info` has the shortest round trip."""
@@ -98,17 +98,17 @@ def tune_near(sock: socket.socket) -> None:
     each copy slower: 64 Ki rows took 0.20 ms of the sender's time for each MiB, and 0.15 ms with this bound. Nothing is
     changed where the way is long, or where the system allows less than that.
     """
-    if sock.family not in (socket.AF_INET, socket.AF_INET6) or _round_trip_us(sock) > _NEAR_US:
+    if sock.family not in (socket.AF_INET, socket.AF_INET6) or round_trip_us(sock) > NEAR_US:
         return
     try:
         allowed = int(Path("/proc/sys/net/core/wmem_max").read_text())
     except (OSError, ValueError):
         return
-    if allowed >= _NEAR_BUFFER:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _NEAR_BUFFER)
+    if allowed >= NEAR_BUFFER:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, NEAR_BUFFER)
 
 
-def _round_trip_us(sock: socket.socket) -> int:
+def round_trip_us(sock: socket.socket) -> int:
     """Return the shortest round trip that the system has seen on a connection; very long where it does not say."""
     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _MIN_RTT + 4)
     found: int = struct.unpack_from("=I", info, _MIN_RTT)[0] if len(info) >= _MIN_RTT + 4 else 1 << 32

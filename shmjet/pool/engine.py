@@ -39,7 +39,7 @@ from shmjet.pool.worker_pool import LOOK_NS, WorkerPool
 from shmjet.ring.arena import Arena
 from shmjet.ring.pickling import dumps_by_value
 
-_IDLE_NS: Final = 10 * 10**9
+IDLE_NS: Final = 10 * 10**9
 """How long the collector sleeps while nothing runs: a worker that is killed while it rings could lose a bell."""
 _MOST_FAILED_STARTS: Final = 3
 """Workers in a row that may die before they are ready; with an initializer only one, as the initializer is to blame."""
@@ -288,7 +288,7 @@ class Engine:
                 dispatcher.dispatch(failed)
                 timeout = self._check_workers()
                 dispatcher.unwatched = 0
-                self._is_relaxed = timeout == _IDLE_NS
+                self._is_relaxed = timeout == IDLE_NS
                 over = self._closing and not dispatcher.is_busy
                 pollers = [worker.poller for worker in dispatcher.workers.values()]
         finally:
@@ -313,7 +313,7 @@ class Engine:
 
     def _check_workers(self) -> int:
         """Look for tasks that run too long or wait for such a task; returns how long to sleep."""
-        timeout = _IDLE_NS
+        timeout = IDLE_NS
         limit = self._task_timeout_ns
         dispatcher = self._dispatcher
         now = clock_ns()

@@ -26,9 +26,9 @@ from shmjet.ring.arena import Arena
 LOOK_NS: Final = 10**9
 """How long the collector sleeps at most while tasks run: a worker that is killed while it rings could lose a bell."""
 _END_S: Final = 5.0
-_WARN_S: Final = 2.0
+WARN_S: Final = 2.0
 """Seconds after which a warning says that the fork server has not reported an event."""
-_STOPPED_S: Final = 10.0
+STOPPED_S: Final = 10.0
 """Seconds after which a stopped fork server that has not reported an event is killed."""
 _SILENT_S: Final = 120.0
 """The same for a server that is not stopped: it imports much when it starts, and the machine may be busy."""
@@ -159,7 +159,7 @@ class WorkerPool:
         else:
             self._patience.reset()
             self._has_warned = False
-        if waited < _WARN_S:
+        if waited < WARN_S:
             return
         pid, stopped = server.process_id, is_stopped(server.process_id)
         state = "is stopped (SIGSTOP)" if stopped else "does not answer"
@@ -171,7 +171,7 @@ class WorkerPool:
         for worker in list(self._dispatcher.workers.values()):
             if has_ended(worker.pid):
                 self._handle_exit(worker, f"it has ended; the pool's fork server (pid {pid}) {state}", done, failed)
-        if waited >= (_STOPPED_S if stopped else _SILENT_S):
+        if waited >= (STOPPED_S if stopped else _SILENT_S):
             self._server_death = f"the pool's fork server (pid {pid}) did not answer for {waited:.0f} s and was killed"
             logger.error("%s; its workers go with it", self._server_death)
             server.kill()

@@ -62,7 +62,7 @@ class Arena:
         if size < 1:
             raise ValueError(f"arena {label!r}: size must be at least 1 byte, got {size}")
         try:
-            fd = _posix_segment(size, later)
+            fd = posix_segment(size, later)
         except OSError as error:
             fd = _anonymous_segment(size, later, label, error)
         return cls._map(fd, size + later, label, size)
@@ -174,7 +174,7 @@ def _fill(fd: int, size: int, later: int) -> None:
     reserve(fd, 0, size)
 
 
-def _posix_segment(size: int, later: int) -> int:
+def posix_segment(size: int, later: int) -> int:
     """Make a segment on /dev/shm that has no name any more; raises OSError when there is no room."""
     while True:
         name = _PREFIX + os.urandom(8).hex()

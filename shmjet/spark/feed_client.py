@@ -154,7 +154,7 @@ class Feed:
                     channel.send(protocol.Hello(True))
                     welcome = channel.receive()[0]
                     processors = welcome.processors
-                    self.has_paths = _is_writable(welcome.path) and (self.has_paths or len(self._channels) == 1)
+                    self.has_paths = is_writable(welcome.path) and (self.has_paths or len(self._channels) == 1)
                 except (ShmjetError, MemberLostError, ChannelClosed) as error:
                     raise FeedEndedError(f"the job has ended: {error}") from error
             if self._outside is not None:
@@ -190,7 +190,7 @@ def reached_at(context: Any) -> tuple[str, str] | None:
     return host, str(context.getConf().get("spark.driver.bindAddress", host))
 
 
-def _is_writable(path: str) -> bool:
+def is_writable(path: str) -> bool:
     try:
         os.close(os.open(path, os.O_WRONLY))
     except OSError:  # some systems hide processes from each other

@@ -88,7 +88,7 @@ def direct(df: Any, batch_rows: int) -> _RowSource | None:
 
 def frames(df: Any, batch_rows: int) -> _RowSource | None:
     """Have Spark 4 write record batches; None where it cannot."""
-    found = _called(df._jdf, "toArrowBatchRdd", batch_rows, "UTC", False, True)
+    found = call_scala(df._jdf, "toArrowBatchRdd", batch_rows, "UTC", False, True)
     return None if found is None else _arrow(found, Content.ARROW_LARGE)
 
 
@@ -99,7 +99,7 @@ def plain_frames(df: Any, batch_rows: int) -> _RowSource | None:
     conf.set(_BATCH_ROWS, str(batch_rows))
     conf.set(_TIME_ZONE, "UTC")
     try:
-        found = _called(df._jdf, "toArrowBatchRdd")
+        found = call_scala(df._jdf, "toArrowBatchRdd")
     finally:
         for key, value in before.items():
             conf.unset(key) if value is None else conf.set(key, value)
@@ -110,7 +110,7 @@ def raw_rows(df: Any, batch_rows: int) -> _RowSource | None:
     """Have the JVM pickle rows; None where it cannot."""
     from shmjet.spark.strict import StrictRows
 
-    found = _called(df._jdf, "javaToPython")
+    found = call_scala(df._jdf, "javaToPython")
     return None if found is None else _RowSource(found, StrictRows(), None, True)
 
 
@@ -187,7 +187,7 @@ def _arrow(found: Any, content: Content) -> _RowSource:
     return _RowSource(found.toJavaRDD(), StrictFrames(), content, False)
 
 
-def _called(target: Any, method: str, *arguments: Any) -> Any:
+def call_scala(target: Any, method: str, *arguments: Any) -> Any:
     """Call a method of a Java object; None when it has none that takes these arguments."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -203,5 +203,5 @@ def _called(target: Any, method: str, *arguments: Any) -> Any:
 
 def _is_indeterminate(jrdd: Any) -> bool:
     """Ask Spark whether a partition that is computed again may hold other rows; where it does not tell, it may."""
-    level = _called(jrdd.rdd(), "outputDeterministicLevel")
+    level = call_scala(jrdd.rdd(), "outputDeterministicLevel")
     return level is None or level.toString() == "INDETERMINATE"

@@ -30,7 +30,7 @@ HANDSHAKE_S = 10.0
 """Seconds in all that a new connection has for the handshake."""
 MOST_UNPROVED = 64
 """Most connections that have proved nothing; for one more, a connection of the address with the most is closed."""
-_PAUSE_S = 0.1
+PAUSE_S = 0.1
 """How long no connections are taken when there is no descriptor for one."""
 
 _log = logging.getLogger("shmjet.spark")
@@ -107,7 +107,7 @@ class TcpGateway:
         _log.warning("the feed %s cannot take a connection: %s", self._feed, error)
         with self._lock:
             self._evict_unproved()
-        self._closing.wait(_PAUSE_S)
+        self._closing.wait(PAUSE_S)
 
     def _evict_unproved(self) -> None:
         """Close a connection that has proved nothing; its thread closes the socket."""

@@ -8,6 +8,7 @@ from shmjet.cluster.membership import cluster_search
 from shmjet.cluster.membership.cluster_search import ClusterSearch
 from shmjet.cluster.membership.contacts import DIAL_AGAIN_S, Contacts
 from shmjet.cluster.membership.events import MembershipSettings
+from tests.memory import held_bytes
 
 OWN = "10.0.0.1:5701"
 
@@ -68,4 +69,4 @@ def test_when_an_address_was_dialled_is_remembered_for_a_moment() -> None:
         contacts.dial(f"host{number}:1")
         now[0] += DIAL_AGAIN_S / 10
     assert dialled == [f"host{number}:1" for number in range(5000)]
-    assert len(contacts._dialled) < 300
+    assert held_bytes(contacts) < 100_000, "as much as some 300 addresses take"

@@ -310,8 +310,8 @@ def test_what_was_not_looked_at_is_asked_again_whatever_it_is(monkeypatch: pytes
         forwarder.bounced(Bounced(client.number, 1))
         assert "nothing was done, ask again" in client.told[0].text
         forwarder.client_gone(client.number)
-        assert not forwarder._asked
-        assert not forwarder._first
+        forwarder.lost("this member was put out", is_over=True)
+        assert len(client.told) == 1
 
     assert PATIENCE_S > 0
     passing(story)

@@ -28,6 +28,7 @@ from shmjet import (
     processors,
 )
 from shmjet.cluster.client.endpoint import RemoteEndpoint
+from shmjet.cluster.client.known_executions import KnownExecutions
 from shmjet.cluster.client.status_poller import ExecutionStatusPoller
 from shmjet.cluster.protocol import Done, Refused
 
@@ -133,22 +134,22 @@ def test_a_callback_of_a_job_that_was_cancelled_may_end_the_instance(address: st
 
 def test_an_execution_whose_end_nobody_tells_is_asked_about(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RemoteEndpoint, "patience", 0.2)
+    take, lost = KnownExecutions.take, []
+
+    def lose_an_end(known: KnownExecutions, change: Any) -> Any:
+        if lost or not JobStatus(change.status).is_terminal:
+            return take(known, change)
+        lost.append(change)
+        return None
+
     with new_client([address], ClientConfig(secret="hush")) as jet:
-        apply, lost = jet._apply, []
-
-        def lose_an_end(execution: Any, job: Any, change: Any) -> None:
-            if lost or not JobStatus(change.status).is_terminal:
-                apply(execution, job, change)
-            else:
-                lost.append(change)
-
-        monkeypatch.setattr(jet, "_apply", lose_an_end)
+        monkeypatch.setattr(KnownExecutions, "take", lose_an_end)
         jet.new_job(items("quiet")).run(60)
         assert len(lost) == 1
 
 
 def test_executions_are_asked_about_until_somebody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmjet.cluster.client.status_poller._AGAIN_S", 0.01)
+    monkeypatch.setattr("shmjet.cluster.client.status_poller.AGAIN_S", 0.01)
     asked, pending = [], [5, 7]
     done = threading.Event()
 

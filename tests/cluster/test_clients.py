@@ -61,7 +61,7 @@ def test_without_descriptors_a_member_waits_and_goes_on(
 ) -> None:
     """A listener that is ready and gives no connection must not be asked in a loop."""
     tries: list[int] = []
-    monkeypatch.setattr(module, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "PAUSE_S", 0.01)
 
     class Exhausted(socket.socket):
         def accept(self) -> Any:
@@ -72,13 +72,16 @@ def test_without_descriptors_a_member_waits_and_goes_on(
 
     async def run() -> int:
         monkeypatch.setattr(module.socket, "socket", Exhausted)
-        clients = Clients(None, lambda *_: None, lambda _: None)
+        asked: list[Any] = []
+        clients = Clients(None, lambda _, request, fds: asked.append(request), lambda _: None)
         end = clients.listen(tmp_path / "socket")
         monkeypatch.undo()
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(tmp_path / "socket"))
+            body = msgspec.msgpack.encode(Ping(7))
+            client.sendall(len(body).to_bytes(4, "little") + b"\0" + body)
             turns = 0
-            while not clients._local:
+            while not asked:
                 turns += 1
                 await asyncio.sleep(0.001)
             end()
@@ -127,7 +130,7 @@ def test_where_there_are_many_clients_each_may_ask_less_at_once() -> None:
             ends.append(theirs)
             clients.add(ours, b"", f"10.0.0.1:{number}", is_here=False)
             if number in (0, 7, 63, 599):
-                found.append(clients._most_unanswered())
+                found.append(clients.most_unanswered())
         clients.close()
         for end in ends:
             end.close()

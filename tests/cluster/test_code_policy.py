@@ -34,15 +34,18 @@ from shmjet import (
     new_instance,
     processors,
 )
+from shmjet.cluster.client.connection import Connection
 from shmjet.cluster.client.submission import submission_of
 from shmjet.cluster.lifecycle_messages import DestroySnapshot, ExportSnapshot
 from shmjet.cluster.protocol import Execute, GridCall, Upload
 from shmjet.core import JobConfig
+from shmjet.core.keys import partition_id
 from shmjet.execution.messages import LogSubscription
 from shmjet.grid import GridError
 from shmjet.grid.entries import BLOB, BLOB_BLOCK, BLOCK_HEAD, COLUMNS_BLOCK, PICKLE, PICKLE_BLOCK
 from shmjet.grid.layout import INDEX, LIST_RECORD, MAP_RECORD, PARTITION, TYPE_RECORD, record_key
 from shmjet.grid.operations import NO_PREFIX, Add, Append, KeepClass, Replace, Write, WriteBlob
+from tests.cluster.raw_client import raw_client
 
 pytestmark = pytest.mark.slow
 
@@ -102,20 +105,20 @@ class Trap:
 class Attack:
     """What all attacks need: a file to be unpickled, the trace that it would leave, and where things are kept."""
 
-    def __init__(self, client: JetInstance, folder: Path) -> None:
+    def __init__(self, client: JetInstance, raw: Connection, environments: int, folder: Path) -> None:
         self.client = client
+        self._raw = raw
         self.trace = folder / "sprung"
         self.pickle = pickle.dumps([Trap(self.trace)])
         self.file = folder / "evilA"
         self.file.write_bytes(struct.pack("<QQ", 1, len(self.pickle)) + self.pickle)
-        self.list_environment: int = client.get_list("given")._table._environment  # type: ignore[attr-defined]
-        partition, tagged = client.get_map("given")._codec.key("k")
-        self.map_environment = partition % len(client.get_map("given")._tables)
-        self.key = PARTITION.pack(partition) + tagged
+        self.list_environment = partition_id("given") % environments
+        self.map_environment = partition_id("k") % environments
+        self.key = PARTITION.pack(partition_id("k")) + b"sk"
 
     def ask(self, request: Callable[[int], Any]) -> Any:
         """Send a request that the client's library would never make."""
-        return self.client._connection.ask(request)
+        return self._raw.ask(request)
 
     def grid(self, operation: Any) -> Any:
         """Have the member perform an operation on its store."""
@@ -231,10 +234,12 @@ def member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetInstance]:
 
 @pytest.fixture
 def attack(member: JetInstance, tmp_path: Path) -> Iterator[Attack]:
-    with new_client([member.cluster.members[0].address], ClientConfig(secret="hush")) as client:
+    address = member.cluster.members[0].address
+    environments = len(list((member.folder / "grid").glob("[0-9]*/")))
+    with new_client([address], ClientConfig(secret="hush")) as client, raw_client(address, "hush") as raw:
         client.get_list("given").clear()
         client.get_map("given").clear()
-        yield Attack(client, tmp_path)
+        yield Attack(client, raw, environments, tmp_path)
 
 
 def read_all(client: JetInstance) -> None:

@@ -18,13 +18,14 @@ from shmjet.cluster.client import connection
 from shmjet.cluster.client.connection import MOST_VAIN, Connection
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.protocol import LONGEST_TOKEN, MOST_WATCHED, Execute, GridCall, Ping, Request, watches
-from shmjet.cluster.requests.client_connections import LONGEST_PLAIN_REQUEST, Clients
+from shmjet.cluster.requests.client_connections import LONGEST_PLAIN_REQUEST, Clients, LocalClient
 from shmjet.core import MemberLostError
+from shmjet.core.keys import canonical_tagged, partition_id
 from shmjet.grid import Grid, GridError
 from shmjet.grid.code_free import brings_pickles
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
 from shmjet.grid.operations import MOST_ENTRIES, DeleteBlobs, FindAll, PageRead, ReadPage, Write
-from shmjet.grid.remote import RemoteGrid
+from shmjet.grid.remote import RemoteBlobs, RemoteGrid
 from shmjet.grid.scan import PAGE_BYTES
 from shmjet.grid.service import GridService
 from shmjet.ipc import loop_channel
@@ -67,13 +68,11 @@ def test_what_a_member_keeps_of_a_request_is_short() -> None:
 
 
 def test_many_keys_of_large_values_are_answered_in_portions(service: GridService, map_of: Any) -> None:
-    partition, tagged = map_of._codec.key(7)
-    keys = [PARTITION.pack(partition) + tagged] * MOST_ENTRIES
+    keys = [PARTITION.pack(partition_id(7)) + canonical_tagged(7)] * MOST_ENTRIES
     answer = service.perform(encode(FindAll(0, record_key(MAP_RECORD, "large"), keys)))
     assert len(answer) < MOST_ANSWERED
     looked, entries = msgspec.msgpack.decode(answer)
     assert 0 < looked == len(entries) < MOST_ENTRIES
-    assert len(map_of._tables[0].find_all(keys[:300])) == 300
     assert map_of.get_all(range(-1, 201)) == dict.fromkeys(range(200), LARGE)
 
 
@@ -100,11 +99,11 @@ def test_an_operation_brings_so_many_entries(operation: Any, service: GridServic
         service.perform(body)
 
 
-def test_more_files_than_that_are_deleted_all_the_same(service: GridService) -> None:
-    blobs: Any = RemoteGrid(service.perform)._known().blobs
+def test_more_files_than_that_are_deleted_all_the_same(service: GridService, tmp_path: Path) -> None:
+    blobs = RemoteBlobs(service.perform)
     kept, name = blobs.write([b"kept"]), blobs.write([b"x"])
     blobs.delete([b"0-" + b"0" * 16] * MOST_ENTRIES + [name])
-    assert os.listdir(service._grid.folder / "blobs") == [kept.decode()]
+    assert os.listdir(tmp_path / "grid" / "blobs") == [kept.decode()]
 
 
 @pytest.mark.parametrize("part", [[], [[]] * 100, {}, {1: 2}, None])
@@ -121,20 +120,23 @@ def test_who_does_not_read_large_answers_gets_no_more_of_them(
     """Sixty requests wait until the first answers have been read."""
     size = 1 << 20
     monkeypatch.setattr(loop_channel, "MOST_UNREAD_BYTES", size)
-    name = RemoteGrid(service.perform)._known().blobs.write([b"x" * size])
+    name = RemoteBlobs(service.perform).write([b"x" * size])
+    sent: list[Any] = []
+    send = LocalClient.send
+    monkeypatch.setattr(LocalClient, "send", lambda client, message: (sent.append(message), send(client, message)))
     body = encode(GridCall(1, b"\x92\xa8ReadBlob" + encode(name)))
 
     async def run() -> None:
         grid = GridRequests(tmp_path / "grid")
         clients = Clients(None, lambda client, request, fds: grid.perform(client, request), lambda _: None)
         ours, theirs = socket.socketpair()
-        client = clients.add(ours, is_here=False)
+        clients.add(ours, is_here=False)
         theirs.sendall((len(body).to_bytes(4, "little") + b"\0" + body) * 60)
         theirs.setblocking(False)
-        loop, channel, most, read = asyncio.get_running_loop(), client._channel._channel, 0, 0
+        loop, most, read = asyncio.get_running_loop(), 0, 0
         while read < 60 * size:
             read += len(await loop.sock_recv(theirs, 1 << 20))
-            most = max(most, channel.unsent)
+            most = max(most, len(sent) * size - read)
         assert most < 4 * size
         theirs.close()
         clients.close()
@@ -144,7 +146,7 @@ def test_who_does_not_read_large_answers_gets_no_more_of_them(
 
 
 def test_a_request_after_which_connections_end_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(connection, "PAUSE_S", 0.001)
     made: list[socket.socket] = []
 
     class Closing:

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -175,7 +174,7 @@ def test_false_announcements_neither_pile_up_nor_hold_up_the_true_ones(monkeypat
     all_asked = asyncio.Event()
 
     class Info:
-        def __init__(self, service: str, name: str) -> None:
+        def __init__(self, service: str, name: str, **announced: object) -> None:
             self.name, self.port = name, 5701
 
         async def async_request(self, zeroconf: object, timeout: float) -> bool:
@@ -189,16 +188,36 @@ def test_false_announcements_neither_pile_up_nor_hold_up_the_true_ones(monkeypat
         def parsed_addresses(self) -> list[str]:
             return ["10.0.0.5"]
 
-    async def run() -> list[str]:
-        discovery = multicast.MulticastDiscovery("dev")
-        added = multicast.ServiceStateChange.Added
-        for number in range(10_000):
-            discovery._changed(None, multicast.SERVICE, f"{discovery._cluster}-{number}", added)
-        discovery._changed(None, multicast.SERVICE, f"{discovery._cluster}-true", added)
-        discovery._changed(None, multicast.SERVICE, "another", added)
-        discovery._zeroconf = SimpleNamespace(zeroconf=None)
-        return list(await asyncio.wait_for(discovery.find(), 60))
+    class Network:
+        """Hears of 10,000 services of the cluster that announces one, then of a true one and of another cluster's."""
+
+        zeroconf = None
+
+        def __init__(self, interfaces: list[str]) -> None:
+            pass
+
+        async def async_register_service(self, info: Info) -> None:
+            cluster, _, _ = info.name.partition("-")
+            for name in (*(f"{cluster}-{number}" for number in range(10_000)), f"{cluster}-true", "another"):
+                Browser.handlers[0](None, multicast.SERVICE, name, multicast.ServiceStateChange.Added)
+
+        async def async_unregister_service(self, info: Info) -> None:
+            pass
+
+        async def async_close(self) -> None:
+            pass
+
+    class Browser:
+        handlers: list[Any] = []
+
+        def __init__(self, zeroconf: object, service: str, handlers: list[Any]) -> None:
+            Browser.handlers = handlers
+
+        async def async_cancel(self) -> None:
+            pass
 
     monkeypatch.setattr(multicast, "AsyncServiceInfo", Info)
-    assert asyncio.run(run()) == ["10.0.0.5:5701"]
+    monkeypatch.setattr(multicast, "AsyncZeroconf", Network)
+    monkeypatch.setattr(multicast, "AsyncServiceBrowser", Browser)
+    assert asyncio.run(asyncio.wait_for(_found(multicast.MulticastDiscovery("dev")), 60)) == ["10.0.0.5:5701"]
     assert len(asked) == multicast.MOST_NAMES

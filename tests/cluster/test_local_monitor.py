@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -19,6 +20,7 @@ from shmjet.cluster.monitor import local
 from shmjet.cluster.monitor.local import AttachedMember, attach_all
 from shmjet.cluster.protocol import CoordinatorLost, Done
 from shmjet.cluster.settings import SOCKET_NAME
+from shmjet.ipc.channel import Channel
 from shmjet.observe.flow import FlowMeter
 from tests.cluster.held import held_dag
 
@@ -130,22 +132,17 @@ def test_there_is_no_member_where_there_is_none(tmp_path: Path) -> None:
         AttachedMember(tmp_path)
 
 
-def test_what_a_member_tells_its_clients_unasked_is_no_answer(member: AttachedMember) -> None:
-    class Talkative:
-        """A channel on which a member first speaks of its coordinator, and answers what was asked long ago."""
+def test_what_a_member_tells_its_clients_unasked_is_no_answer(
+    member: AttachedMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member first speaks of its coordinator, and answers what was asked long ago."""
+    first: list[Any] = [CoordinatorLost("it is gone"), Done(1 << 40)]
+    here, receive = threading.get_ident(), Channel.receive
 
-        def __init__(self, channel: Any) -> None:
-            self.send = channel.send
-            self._channel = channel
-            self._first: list[Any] = [CoordinatorLost("it is gone"), Done(1 << 40)]
+    def talkative(channel: Channel) -> Any:
+        return (first.pop(0), []) if first and threading.get_ident() == here else receive(channel)
 
-        def receive(self) -> Any:
-            return (self._first.pop(0), []) if self._first else self._channel.receive()
-
-    channel = member._channel
-    member._channel = Talkative(channel)  # type: ignore[assignment]
-    try:
-        with pytest.raises(ShmjetError, match="there is no job"):
-            member.job("no such job")
-    finally:
-        member._channel = channel
+    monkeypatch.setattr(Channel, "receive", talkative)
+    with pytest.raises(ShmjetError, match="there is no job"):
+        member.job("no such job")
+    assert not first

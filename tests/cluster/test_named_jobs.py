@@ -28,12 +28,14 @@ from shmjet import (
     new_instance,
     processors,
 )
+from shmjet.cluster.client.connection import Connection
 from shmjet.cluster.client.named_job_main import make
 from shmjet.cluster.protocol import Execute, Shutdown
 from shmjet.grid.code_free import brings_pickles
 from shmjet.grid.entries import BLOCK_HEAD, COLUMNS_BLOCK, PICKLE, PICKLE_BLOCK
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
 from shmjet.grid.operations import Add, Append, KeepClass, Pop, Replace, Size, Write, WriteBlob
+from tests.cluster.raw_client import raw_client
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +119,12 @@ def client(member: JetInstance) -> Iterator[JetInstance]:
         yield jet
 
 
+@pytest.fixture
+def raw(member: JetInstance) -> Iterator[Connection]:
+    with raw_client(member.cluster.members[0].address, "hush") as connection:
+        yield connection
+
+
 def test_a_job_of_the_configuration_runs_by_its_name(member: JetInstance, client: JetInstance) -> None:
     for number, jet in enumerate((client, member)):
         job = jet.named_job("squares")
@@ -147,7 +155,9 @@ def test_what_cannot_be_made_says_why(client: JetInstance) -> None:
         client.named_job("fails").run(60)
 
 
-def test_no_code_of_a_client_is_unpickled(client: JetInstance, member: JetInstance, tmp_path: Path) -> None:
+def test_no_code_of_a_client_is_unpickled(
+    client: JetInstance, raw: Connection, member: JetInstance, tmp_path: Path
+) -> None:
     trap = Trap(tmp_path / "sprung")
     dag = DAG()
     source, sink = dag.new_vertex("items", processors.read_items([trap])), processors.write_list("out")
@@ -158,7 +168,7 @@ def test_no_code_of_a_client_is_unpickled(client: JetInstance, member: JetInstan
     file = tmp_path / "data"
     file.write_bytes(b"data")
     with pytest.raises(AuthenticationError, match="takes no code"):
-        client._connection.ask(lambda number: Execute(number, "0" * 16, _submission(dag), False, None, None, "t"))
+        raw.ask(lambda number: Execute(number, "0" * 16, _submission(dag), False, None, None, "t"))
     with pytest.raises(AuthenticationError, match="takes no code"):
         client.get_map("given").put("trap", trap)
     with pytest.raises(AuthenticationError, match="takes no code"):
@@ -184,9 +194,9 @@ def test_plain_values_are_data_and_may_come(client: JetInstance) -> None:
     assert list(client.get_list("some")) == [1, 2, 3]
 
 
-def test_a_client_from_afar_cannot_end_a_member(client: JetInstance, member: JetInstance) -> None:
+def test_a_client_from_afar_cannot_end_a_member(raw: Connection, member: JetInstance) -> None:
     with pytest.raises(AuthenticationError, match="can end a member"):
-        client._connection.ask(Shutdown)
+        raw.ask(Shutdown)
     assert len(member.cluster.members) == 1
 
 

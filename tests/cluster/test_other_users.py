@@ -144,7 +144,7 @@ def test_shared_memory_that_is_cut_off_is_an_error() -> None:
     fd = os.memfd_create("cut")
     os.ftruncate(fd, 1 << 16)
     os.pwrite(fd, b"here", 100)
-    copy = local._Copy(os.dup(fd), 1 << 16)
+    copy = local.MemoryCopy(os.dup(fd), 1 << 16)
     copy.refresh(100, 4)
     assert bytes(copy.memory[100:104]) == b"here"
     os.ftruncate(fd, 50)
@@ -152,7 +152,7 @@ def test_shared_memory_that_is_cut_off_is_an_error() -> None:
         copy.refresh()
     copy.close()
     with pytest.raises(MemberLostError, match="has 50 bytes where it said 4096"):
-        local._Copy(fd, 4096)
+        local.MemoryCopy(fd, 4096)
 
 
 def test_a_socket_may_lie_in_a_folder_with_a_long_name(tmp_path: Path) -> None:

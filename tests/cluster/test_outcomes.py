@@ -300,10 +300,9 @@ def test_a_job_is_what_it_was_when_it_was_made(jet: JetInstance, out: str, tmp_p
     assert jet.job(name="before") is job
     assert jet.job(name="after") is None
     assert sorted(jet.get_list(out)) == list(range(10))
-    graph: Any = job._graph
-    assert [vertex.name for vertex in graph[0]] == ["source", "sink"]
-    assert graph[0][1].local_parallelism == 1
-    assert "broadcast" not in repr(graph[1][0])
+    vertices = job.metrics().vertices
+    assert list(vertices) == ["source", "sink"]
+    assert len(vertices["sink"].processors) == 1
 
 
 def test_a_pipeline_that_changes_does_not_change_its_job(jet: JetInstance, out: str) -> None:

@@ -201,8 +201,8 @@ def test_what_lies_in_partitions_meets_what_is_brought_there(
 def distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether processors reach the client's socket; those on other hosts do not."""
     if request.param == "far":
-        bound = collect._listener
-        monkeypatch.setattr(collect, "_listener", lambda address: bound(f"{address}-elsewhere"))
+        bound = collect.listen_for_results
+        monkeypatch.setattr(collect, "listen_for_results", lambda address: bound(f"{address}-elsewhere"))
 
 
 @pytest.mark.usefixtures("distance")

@@ -27,6 +27,7 @@ from shmjet import (
 from shmjet.cluster.member.banner import banner
 from shmjet.cluster.protocol import Look, Shutdown
 from shmjet.cluster.settings import MemberSettings
+from tests.cluster.raw_client import raw_client
 
 pytestmark = pytest.mark.slow
 
@@ -133,13 +134,14 @@ def test_who_comes_with_tls_may_no_more_than_who_comes_in_the_clear(tls: dict[st
     with (
         new_instance(config) as jet,
         new_client([address_of(jet)], ClientConfig(secret="hush", tls=tls)) as client,
+        raw_client(address_of(jet), "hush", tls) as raw,
     ):
         with pytest.raises(AuthenticationError, match="allow_code"):
             client.new_job(items()).run(60)
         with pytest.raises(AuthenticationError, match="can end a member"):
-            client._connection.ask(Shutdown)
+            raw.ask(Shutdown)
         with pytest.raises(ShmjetError, match="only a process of the same host"):
-            client._connection.ask(Look)
+            raw.ask(Look)
         assert len(client.cluster.members) == 1
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import shmjet
 from shmjet import ConfigError, JetConfig, ShmjetError, new_instance
 from shmjet.cluster.client import launch, member_start
 from shmjet.cluster.client.launch import StartingMember
@@ -135,37 +136,36 @@ def test_what_an_interpreter_says_as_it_starts_reaches_standard_error(
 
 def test_a_process_that_holds_the_pipe_keeps_nobody_waiting() -> None:
     """A process that another thread forks during a start inherits what leads to the member."""
+    before = _pipes(os.getpid())
     starting = StartingMember(JetConfig(cores=1))
-    stop(starting.process.pid)
-    [writer] = [fd for fd in _descriptors(starting.process.pid) if _target(starting.process.pid, fd) == _ours(starting)]
+    member = starting.process.pid
+    stop(member)
+    ours = _pipes(os.getpid()).keys() - before
+    [writer] = [fd for pipe, fd in _pipes(member).items() if pipe in ours]
     holder = subprocess.Popen(
-        ["sh", "-c", f"exec 9> /proc/{starting.process.pid}/fd/{writer}; echo; read -r _"],
+        ["sh", "-c", f"exec 9> /proc/{member}/fd/{writer}; echo; read -r _"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
     assert holder.stdout is not None
     holder.stdout.readline()
-    os.kill(starting.process.pid, signal.SIGCONT)
+    os.kill(member, signal.SIGCONT)
     try:
-        assert starting.wait().pid == starting.process.pid
+        assert starting.wait().pid == member
     finally:
         holder.communicate()
         starting.kill()
 
 
-def _ours(starting: StartingMember) -> str:
-    return os.readlink(f"/proc/self/fd/{starting._start._reader}")
-
-
-def _target(pid: int, fd: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/fd/{fd}")
-    except OSError:
-        return ""
-
-
-def _descriptors(pid: int) -> list[int]:
-    return [int(name) for name in os.listdir(f"/proc/{pid}/fd")]
+def _pipes(pid: int) -> dict[str, int]:
+    """Return the pipes of a process, each with a descriptor."""
+    found: dict[str, int] = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/{pid}/fd/{name}")
+            if target.startswith("pipe:"):
+                found[target] = int(name)
+    return found
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["", "while it is stopped"])
@@ -177,7 +177,7 @@ def test_a_member_that_comes_up_ends_with_the_process_that_started_it(
         "from shmjet.cluster.client.launch import StartingMember; from shmjet import JetConfig; import time\n"
         "StartingMember(JetConfig(cores=1)); time.sleep(3600)"
     )
-    client = subprocess.Popen([sys.executable, "-c", program], cwd=Path(launch._ROOT))
+    client = subprocess.Popen([sys.executable, "-c", program], cwd=Path(shmjet.__file__).parents[1])
     try:
         eventually(lambda: marker.exists() and marker.read_text())
         member = os.pidfd_open(int(marker.read_text()))

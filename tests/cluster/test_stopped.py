@@ -20,12 +20,15 @@ import pytest
 import shmjet
 from shmjet import DAG, JetConfig, JetInstance, JobStatus, MemberLostError, Processor, WorkerLostError
 from shmjet.cluster.client import connection
+from shmjet.cluster.client.backend import LocalEndpoint
 from shmjet.cluster.client.connection import Connection
 from shmjet.cluster.processes import fork_server_silence
 from shmjet.cluster.processes.fork_server_silence import SILENT_S, STOPPED_S, ServerSilence
 from shmjet.cluster.processes.worker_silence import WorkerSilence
 from shmjet.cluster.protocol import Ping
+from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.execution import control
+from tests.cluster.raw_client import connected
 from tests.stopping import stop
 
 PATIENCE_S = 60.0
@@ -64,8 +67,8 @@ def own() -> Iterator[JetInstance]:
 def test_run_does_not_outlast_its_timeout_when_the_member_is_stopped(
     own: JetInstance, eventually: Callable[..., None], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_STEP_S", 0.05)
-    monkeypatch.setattr(connection, "_SIGN_S", 0.05)
+    monkeypatch.setattr(connection, "STEP_S", 0.05)
+    monkeypatch.setattr(connection, "SIGN_S", 0.05)
     monkeypatch.setattr(connection, "WARN_SILENCE_S", 0.1)
     monkeypatch.setattr(connection, "MOST_SILENCE_S", 0.5)
     (member,) = own.cluster.members
@@ -124,10 +127,10 @@ def test_a_member_that_says_nothing_is_given_up_after_a_minute(
     try:
         monkeypatch.setattr(connection, "time", clock)
         with pytest.raises(MemberLostError, match=r"^the member has not answered for 60 s: the cause is unknown$"):
-            asking._await(clock.reply(), None, None)
+            asking.wait_for(clock.reply(), None, None)
         assert clock.now == 1061  # counted from the first look on, after a second
         with pytest.raises(TimeoutError, match=r"within 7\.5 s: the cause is unknown$"):
-            asking._await(clock.reply(), 7.5, None)
+            asking.wait_for(clock.reply(), 7.5, None)
         assert clock.now == 1068.5
     finally:
         asking.close()
@@ -140,18 +143,19 @@ def test_a_member_that_says_nothing_is_given_up_after_a_minute(
 def test_a_member_that_is_busy_is_waited_for(own: JetInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     pings: list[object] = []
     answer: Future[str] = Future()
-    post = own._connection.post
+    post = Connection.post
 
-    def posted(make: Callable[[int], object]) -> Future[object]:
+    def posted(asking: Connection, make: Callable[[int], object]) -> Future[object]:
         pings.append(make)
         if len(pings) == 3:
             answer.set_result("late")
-        return post(make)
+        return post(asking, make)
 
-    for name, value in (("_STEP_S", 0.02), ("_SIGN_S", 0.02), ("MOST_SILENCE_S", PATIENCE_S)):
+    for name, value in (("STEP_S", 0.02), ("SIGN_S", 0.02), ("MOST_SILENCE_S", PATIENCE_S)):
         monkeypatch.setattr(connection, name, value)
-    monkeypatch.setattr(own._connection, "post", posted)
-    assert own._connection._await(answer, None, None) == "late"
+    with connected(LocalEndpoint(own.folder / SOCKET_NAME, own.cluster.members[0].pid)) as asking:
+        monkeypatch.setattr(Connection, "post", posted)
+        assert asking.wait_for(answer, None, None) == "late"
     assert pings == [Ping] * 3
 
 
@@ -184,7 +188,7 @@ def test_an_instance_ends_with_its_fork_server_stopped(own: JetInstance) -> None
 
 
 def test_forks_are_waited_for_so_long(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(fork_server_silence, "_STEP_S", 0.01)
+    monkeypatch.setattr(fork_server_silence, "STEP_S", 0.01)
     monkeypatch.setattr(fork_server_silence, "WARN_S", 0.02)
     monkeypatch.setattr(fork_server_silence, "STOPPED_S", 0.05)
     server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

@@ -146,7 +146,7 @@ def test_a_job_that_runs_again_is_one_job(jet: JetInstance, client: Any, eventua
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[JetInstance, Any]]:
     """An instance that a test may harm, and a console that loses patience with it soon."""
-    monkeypatch.setattr("shmjet.cluster.monitor.local._PATIENCE_S", 0.5)
+    monkeypatch.setattr("shmjet.cluster.monitor.local.PATIENCE_S", 0.5)
     with shmjet.new_instance(JetConfig(cores=1)) as jet:
         watch = Watch(lambda: local_members([jet.folder]), changes=True, period=0.1)
         with testclient.TestClient(make_app(watch, make_access("127.0.0.1", token=TOKEN)), base_url=BASE) as client:
@@ -294,7 +294,7 @@ def test_the_grafana_board_asks_for_metrics_that_exist(jet: JetInstance, client:
         for target in panel.get("targets", [])
         for name in re.findall(r"shmjet_\w+", target["expr"])
     } | {name for variable in board["templating"]["list"] for name in re.findall(r"shmjet_\w+", str(variable["query"]))}
-    offered = {f"shmjet_{name}_total" for name in exposition._COUNTERS} | {f"shmjet_{n}" for n in exposition._GAUGES}
+    offered = {f"shmjet_{name}_total" for name in exposition.COUNTERS} | {f"shmjet_{n}" for n in exposition.GAUGES}
     assert asked <= offered
     assert len(asked) > 12
     places = [panel["gridPos"] for panel in board["panels"]]

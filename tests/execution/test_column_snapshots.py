@@ -148,8 +148,8 @@ def sums_of_many_keys(parallelism: int) -> DAG:
 def test_a_job_killed_while_tables_are_saved_counts_exactly(
     tmp_path: Path, kills: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shmjet.execution.snapshot_steps._BACKGROUND_SLICE_NS", 0)
-    monkeypatch.setattr("shmjet.columns.group_export._SLICE_ROWS", 3)
+    monkeypatch.setattr("shmjet.execution.snapshot_steps.BACKGROUND_SLICE_NS", 0)
+    monkeypatch.setattr("shmjet.columns.group_export.SLICE_ROWS", 3)
     killed = 0
     for turn, at in enumerate(kills):
         dag = sums_of_many_keys(1 + turn)

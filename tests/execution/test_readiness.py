@@ -109,14 +109,14 @@ class Host:
             for index in range(2)
         ]
         for worker in self.workers:
-            worker._shared._mapped[1] = self.arena
+            worker.shared.adopt(1, self.arena)
         size = self.layout.size
         data, config = cloudpickle.dumps(code_of(dag, shape)), cloudpickle.dumps(JobConfig())
         self.deploy = Deploy(1, "job", None, data, self.plan, 1, size, size, True, config, {}, {}, [])
 
     def order(self, worker: int, *messages: Any) -> None:
         self.channels[worker].orders += [(message, []) for message in messages]
-        self.workers[worker]._handle_commands()
+        self.workers[worker].handle_commands()
 
     def reports(self, worker: int) -> list[type]:
         """What a worker has said since this was last asked."""
@@ -129,7 +129,7 @@ class Host:
 
     def run(self, worker: int, rounds: int = 10) -> None:
         for _ in range(rounds):
-            self.workers[worker]._round()
+            self.workers[worker].call_tasklets()
 
     @property
     def states(self) -> list[int]:
@@ -155,20 +155,20 @@ def test_a_part_that_is_alone_starts_at_once_and_says_only_that_it_has_ended() -
     host = Host(dag_of(Processor, 1))
     host.order(0, host.deploy)
     assert host.states == [STARTED, STARTED]
-    host.workers[0]._announce_at_ns += 10**12
+    host.workers[0].announce_at_ns += 10**12
     host.run(0)
     assert host.channels[0].reports == [Ended(1, 0, True, False)]
-    assert host.workers[0]._deployments == {}
+    assert host.workers[0].deployments == {}
 
 
 def test_a_part_that_goes_on_says_a_little_later_that_it_was_ready() -> None:
     host = Host(dag_of(Endless, 1))
     host.order(0, host.deploy)
     worker = host.workers[0]
-    worker._announce_at_ns += 10**12
+    worker.announce_at_ns += 10**12
     host.run(0)
     assert host.reports(0) == []
-    worker._announce_at_ns = 0
+    worker.announce_at_ns = 0
     host.run(0)
     assert host.reports(0) == [Ready]
 
@@ -176,9 +176,9 @@ def test_a_part_that_goes_on_says_a_little_later_that_it_was_ready() -> None:
 def test_a_part_says_before_it_sleeps_that_it_was_ready() -> None:
     host = Host(dag_of(Endless, 1))
     host.order(0, host.deploy)
-    host.workers[0]._announce_at_ns += 10**12
+    host.workers[0].announce_at_ns += 10**12
     host.blocks[0].doorbell.post()
-    host.workers[0]._idle(0)
+    host.workers[0].wait_for_work(0)
     assert host.reports(0) == [Ready]
 
 
@@ -188,12 +188,12 @@ def test_the_last_to_be_ready_starts_and_wakes_the_others() -> None:
     assert host.reports(0) == [Ready]
     assert host.states == [READY, PREPARING]
     host.run(0)
-    assert host.workers[0]._tasklets == []
+    assert host.workers[0].tasklets == []
     host.order(1, host.deploy)
     assert (host.states, host.posted(0), host.posted(1)) == ([READY, STARTED], 1, 0)
     host.order(0)  # what a posted doorbell makes it do
     assert host.states == [STARTED, STARTED]
-    assert len(host.workers[0]._tasklets) == len(host.workers[1]._tasklets) == 2
+    assert len(host.workers[0].tasklets) == len(host.workers[1].tasklets) == 2
 
 
 def test_an_order_to_start_that_comes_twice_changes_nothing() -> None:
@@ -201,7 +201,7 @@ def test_an_order_to_start_that_comes_twice_changes_nothing() -> None:
     host.order(0, host.deploy, Start(1))
     host.order(0, Start(1))
     host.order(1, host.deploy, Start(1))
-    assert [len(worker._tasklets) for worker in host.workers] == [2, 2]
+    assert [len(worker.tasklets) for worker in host.workers] == [2, 2]
 
 
 def test_two_that_miss_each_other_start_when_the_member_says_so() -> None:
@@ -232,7 +232,7 @@ def test_nobody_starts_when_one_cannot_be_initialised(first: int) -> None:
     host.order(0, Cancel(1))
     host.order(0)
     assert host.reports(0) == [Ended]
-    assert host.workers[0]._tasklets == []
+    assert host.workers[0].tasklets == []
 
 
 def test_a_tasklet_that_comes_before_the_order_to_start_starts_the_rest() -> None:
@@ -245,22 +245,22 @@ def test_a_tasklet_that_comes_before_the_order_to_start_starts_the_rest() -> Non
     host.order(0, host.deploy)
     assert host.states == [STARTED, READY]
     host.run(0, 3)  # what init() left in the outboxes has to leave first
-    tasklet = next(t for t, _ in host.workers[0]._tasklets if t.context.vertex_name == "middle")
-    handed = host.workers[0]._deployments[1].hand_over(tasklet, 1)
+    tasklet = next(t for t, _ in host.workers[0].tasklets if t.context.vertex_name == "middle")
+    handed = host.workers[0].deployments[1].hand_over(tasklet, 1)
     assert handed is not None
     message: HandOver = handed[0]
     host.order(1, Adopt(1, message.vertex, message.processor, message.state, message.size, 0), Start(1))
     assert host.states == [STARTED, STARTED]
-    assert len(host.workers[1]._tasklets) == 4
-    assert host.workers[1]._deployments[1].running == 4
+    assert len(host.workers[1].tasklets) == 4
+    assert host.workers[1].deployments[1].running == 4
 
 
 def test_suppliers_to_close_make_a_worker_wait_for_the_last_word() -> None:
     host = Host(dag_of(Closing(), 1))
     host.order(0, host.deploy)
-    host.workers[0]._announce_at_ns += 10**12
+    host.workers[0].announce_at_ns += 10**12
     host.run(0)
     assert host.channels[0].reports == [Ended(1, 0, False, False)]
     host.order(0, Finish(1, None))
     assert host.reports(0) == [Ended, Finished]
-    assert host.workers[0]._deployments == {}
+    assert host.workers[0].deployments == {}

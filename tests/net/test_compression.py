@@ -164,7 +164,7 @@ def test_any_block_is_unpacked_or_refused(block: bytes, size: int) -> None:
 
 
 def test_what_is_unpacked_must_be_a_payload_of_its_kind() -> None:
-    from shmjet.net.peer import _unpacked
+    from shmjet.net.peer import unpacked_payload
 
     class Lanes:
         def lane(self, header: Header) -> Any:
@@ -174,7 +174,7 @@ def test_what_is_unpacked_must_be_a_payload_of_its_kind() -> None:
     assert packed is not None
     lanes: Any = Lanes()
     with pytest.raises(PacketError, match="not a run of records"):
-        _unpacked(lanes, Header(len(packed), DATA, FLAG_LZ4, 0, 7, 0, 1, 1, 0), memoryview(packed))
+        unpacked_payload(lanes, Header(len(packed), DATA, FLAG_LZ4, 0, 7, 0, 1, 1, 0), memoryview(packed))
 
 
 # -- where it shows -----------------------------------------------------------------------------------------------

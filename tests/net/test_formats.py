@@ -45,7 +45,7 @@ def test_the_kinds_are_as_the_page_says() -> None:
 
 def test_the_flags_are_as_the_page_says() -> None:
     table = rows("packet.md", "Flags")
-    told = {packets.KIND_NAMES[kind]: flag for kind, flag in packets._FLAGS.items()}
+    told = {packets.KIND_NAMES[kind]: flag for kind, flag in packets.FLAGS.items()}
     assert {name: int(flag) for flag, names, _ in table for name in names.split(", ")} == told
 
 
@@ -102,5 +102,5 @@ def test_the_handshake_is_as_the_page_says() -> None:
     assert Welcome(mac, member_mac, bob.address) == msgspec.msgpack.decode(welcome[2:], type=Welcome)
     page = (FORMATS / "handshake.md").read_text()
     assert f"at most {handshake.LONGEST}" in page
-    assert all(kind in page for kind in handshake._KINDS)
+    assert all(kind in page for kind in handshake.KINDS)
     assert ConnectFailed.__doc__ is not None

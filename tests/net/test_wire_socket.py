@@ -27,22 +27,22 @@ def send_buffer(sock: socket.socket) -> int:
 
 
 @pytest.mark.skipif(
-    int(Path("/proc/sys/net/core/wmem_max").read_text()) < wire_socket._NEAR_BUFFER,
+    int(Path("/proc/sys/net/core/wmem_max").read_text()) < wire_socket.NEAR_BUFFER,
     reason="net.core.wmem_max is too small",
 )
 def test_little_is_under_way_to_a_member_on_this_host(loopback: Pair) -> None:
     for sock in loopback:
-        assert wire_socket._round_trip_us(sock) < 1_000_000, "the system has measured the handshake"
+        assert wire_socket.round_trip_us(sock) < 1_000_000, "the system has measured the handshake"
     for sock in loopback:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(wire_socket, "_NEAR_US", 1_000_000)  # however busy this machine was
+            patch.setattr(wire_socket, "NEAR_US", 1_000_000)  # however busy this machine was
             wire_socket.tune_near(sock)
-        assert send_buffer(sock) == 2 * wire_socket._NEAR_BUFFER
+        assert send_buffer(sock) == 2 * wire_socket.NEAR_BUFFER
 
 
 def test_a_long_way_keeps_the_buffer_that_the_system_lets_grow(loopback: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [send_buffer(sock) for sock in loopback]
-    monkeypatch.setattr(wire_socket, "_round_trip_us", lambda _: wire_socket._NEAR_US + 1)
+    monkeypatch.setattr(wire_socket, "round_trip_us", lambda _: wire_socket.NEAR_US + 1)
     for sock in loopback:
         wire_socket.tune_near(sock)
     assert [send_buffer(sock) for sock in loopback] == before

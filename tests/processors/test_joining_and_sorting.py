@@ -282,7 +282,7 @@ def test_the_job_says_how_much_memory_a_sort_may_take_and_where_its_files_go(tmp
 
 def test_a_sort_writes_early_when_others_take_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     left = [1 << 30]
-    monkeypatch.setattr(sort, "_LOOK", 1000)
+    monkeypatch.setattr(sort, "LOOK_BYTES", 1000)
     for module in (sort, spill_files):
         monkeypatch.setattr(module, "process_memory", lambda: left[0])
     driver = Driver(processors_of(processors.sort())[0])

@@ -56,7 +56,7 @@ def test_a_full_dev_shm_means_anonymous_memory_and_a_word_in_the_log(
     def full(size: int, later: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_posix_segment", full)
+    monkeypatch.setattr(module, "posix_segment", full)
     with caplog.at_level(logging.WARNING), Arena.create(4096, label="job 7") as arena:
         arena.memory[0] = 1
         assert "memfd:shmjet-job 7" in Path("/proc/self/maps").read_text()

@@ -15,7 +15,7 @@ import shmjet
 from shmjet import JobFailedError, Pipeline, ProcessingGuarantee, sinks, sources
 from shmjet.core.wake_up import set_wake_up
 from shmjet.data.marks import Watermark
-from shmjet.execution.plan import _declared
+from shmjet.execution.plan import declaration
 from shmjet.processors.streams.readable import ReadableThread
 from shmjet.testing import TestContext, TestOutbox
 from tests.processors.driving import processors_of
@@ -96,7 +96,7 @@ def test_a_thread_wakes_once_for_each_time_that_it_is_armed() -> None:
 def test_it_promises_nothing_and_is_endless() -> None:
     source = sources.socket_stream("localhost", 5000)
     assert source.guarantee is ProcessingGuarantee.NONE
-    assert _declared(source.supplier, "is_endless") is True
+    assert declaration(source.supplier, "is_endless") is True
 
 
 @pytest.mark.parametrize(

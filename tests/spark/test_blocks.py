@@ -44,7 +44,7 @@ def test_the_page_on_the_format_says_what_the_code_does() -> None:
     sizes = [int(size) for size in re.findall(r"^\| \d+ \| (\d+) \|", text, re.MULTILINE)]
     offsets = [int(at) for at in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)]
     assert offsets == [sum(sizes[:place]) for place in range(len(sizes) + 1)]
-    assert offsets[-1] == blocks._HEAD.size
+    assert offsets[-1] == blocks.HEAD.size
     assert f"{ITEMS} items" in text
     assert f"{HEAVY >> 20} MiB" in text
 

@@ -61,10 +61,10 @@ def test_where_it_cannot_be_the_next_rung_reads(
     if lacks == "compiler":
         monkeypatch.setattr(direct_feed, "source_of", lambda fields, nullable: "this is not Java")
     elif lacks == "factory":
-        compiled = direct_feed._compiled
-        monkeypatch.setattr(direct_feed, "_compiled", lambda jvm, source: (compiled(jvm, source), jvm.no.Such())[1])
+        compiled = direct_feed.load_compiled
+        monkeypatch.setattr(direct_feed, "load_compiled", lambda jvm, source: (compiled(jvm, source), jvm.no.Such())[1])
     else:
-        monkeypatch.setattr(feed_client, "_is_writable", lambda path: False)
+        monkeypatch.setattr(feed_client, "is_writable", lambda path: False)
     source = spark_source(spark.range(3))
     assert rows(source) == [(0,), (1,), (2,)]
     assert source.origin.rung != "direct"

@@ -218,7 +218,7 @@ def test_a_connection_is_told_busy_in_the_middle_of_its_handshake(
 def test_an_entrance_without_descriptors_goes_on(
     gateway: TcpGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("shmjet.spark.tcp_gateway._PAUSE_S", 0.01)
+    monkeypatch.setattr("shmjet.spark.tcp_gateway.PAUSE_S", 0.01)
     accept, tries = gateway._listener.accept, []
 
     class Exhausted:

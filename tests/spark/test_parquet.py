@@ -190,7 +190,7 @@ def test_the_page_on_the_format_says_what_the_code_does() -> None:
     assert f"{ROW_GROUP >> 20} MiB" in text
     for kind, group in GROUPS.items():
         assert re.search(rf"^\| {kind} \| .*repeated group `{group}`", text, re.MULTILINE)
-    for key, value in parquet._METADATA:
+    for key, value in parquet.METADATA:
         assert f"`{key}` = {value}" in text
     kinds = set(re.findall(r"^\| ([a-z_0-9, ]+?)(?: \||\()", text, re.MULTILINE))
     listed = {kind.strip() for line in kinds for kind in line.split(",")}

@@ -33,7 +33,7 @@ def test_without_descriptors_the_client_waits_and_answers_later(address: str, mo
                 raise OSError(errno.EMFILE, "Too many open files")
             return super().accept()
 
-    monkeypatch.setattr(sink_client, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(sink_client, "PAUSE_S", 0.01)
     monkeypatch.setattr(sink_client.socket, "socket", Exhausted)
     answering = AnswerServer(address, {"ready": lambda: "yes"})
     monkeypatch.undo()

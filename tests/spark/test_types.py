@@ -137,7 +137,7 @@ def test_a_type_without_a_counterpart_is_refused_by_name(spark: Any) -> None:
 
 
 def test_the_ladder_goes_down_to_what_is_there(spark: Any, rows: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = [lambda df, batch_rows: row_readers._called(df._jdf, "noSuchMethod", batch_rows)] * 2
+    missing = [lambda df, batch_rows: row_readers.call_scala(df._jdf, "noSuchMethod", batch_rows)] * 2
     monkeypatch.setattr(row_readers, "LADDER", (*missing, row_readers.raw_rows, row_readers.rows))
     source = spark_source(spark.range(3))
     assert rows(source) == [(0,), (1,), (2,)]

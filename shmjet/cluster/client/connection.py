@@ -45,11 +45,11 @@ MOST_SILENCE_S = 60.0
 """How long a request is waited for when the member gives no sign of life."""
 WARN_SILENCE_S = 5.0
 """After how long that is logged."""
-_SIGN_S = 2.0
-_STEP_S = 1.0
+SIGN_S = 2.0
+STEP_S = 1.0
 MOST_VAIN = 5
 """Connections in a row that may end without an answer before a request that was sent over all of them is given up."""
-_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 """Between two such connections; the pauses double."""
 _SIGNS = 4
 """How often a silent member is asked for a sign of life before it counts as lost."""
@@ -170,20 +170,20 @@ class Connection:
             ShmjetError: it refused, and the class is what it named; or this connection has been closed.
             TimeoutError: no reply within `timeout`.
         """
-        reply = self._await(self.post(make, fds), timeout, on_late)
+        reply = self.wait_for(self.post(make, fds), timeout, on_late)
         if isinstance(reply, Refused):
             kind: Any = getattr(errors, reply.error, getattr(grid_errors, reply.error, ShmjetError))
             raise kind(reply.text)
         return reply
 
-    def _await(self, future: Future[Any], timeout: float | None, on_late: Callable[[Any], None] | None) -> Any:
+    def wait_for(self, future: Future[Any], timeout: float | None, on_late: Callable[[Any], None] | None) -> Any:
         """Wait for a reply as long as the member gives signs of life, or `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        patience, sign, has_warned = Patience(_STEP_S), None, False
+        patience, sign, has_warned = Patience(STEP_S), None, False
         while True:
-            left = _STEP_S if deadline is None else deadline - time.monotonic()
+            left = STEP_S if deadline is None else deadline - time.monotonic()
             with contextlib.suppress(TimeoutError):
-                return future.result(max(0.0, min(left, _STEP_S)))
+                return future.result(max(0.0, min(left, STEP_S)))
             if deadline is not None and time.monotonic() >= deadline:
                 if on_late is not None:
                     future.add_done_callback(partial(_pass_on, on_late))
@@ -192,7 +192,7 @@ class Connection:
             if sign is not None and sign.done():  # it is busy with what we have asked for
                 patience.reset()
                 sign = None
-            elif sign is None and waited >= _SIGN_S:
+            elif sign is None and waited >= SIGN_S:
                 sign = self.post(Ping)
             elif waited >= WARN_SILENCE_S and not has_warned:
                 has_warned = True
@@ -274,7 +274,7 @@ class Connection:
                 waiting, self._waiting = self._waiting, {}
             if vain:
                 waiting = {number: replace(asked, vain=asked.vain + 1) for number, asked in waiting.items()}
-                self._ended.wait(min(_PAUSE_S * 2 ** (vain - 1), _LONGEST_PAUSE_S) if vain > 1 else 0)
+                self._ended.wait(min(PAUSE_S * 2 ** (vain - 1), _LONGEST_PAUSE_S) if vain > 1 else 0)
             repeatable = {
                 number: asked
                 for number, asked in waiting.items()

@@ -15,7 +15,7 @@ from typing import Any
 from shmjet.cluster.protocol import Refused, watches
 from shmjet.core import ShmjetError
 
-_AGAIN_S = 1.0
+AGAIN_S = 1.0
 """When to ask again about executions of which no member knew the status."""
 
 
@@ -42,7 +42,7 @@ class ExecutionStatusPoller:
 
     def _told(self, reply: Future[Any]) -> None:
         if reply.exception() is None and isinstance(reply.result(), Refused):  # there is no coordinator now
-            timer = threading.Timer(_AGAIN_S, self._later)
+            timer = threading.Timer(AGAIN_S, self._later)
             timer.daemon = True
             timer.start()
 

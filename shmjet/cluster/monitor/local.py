@@ -49,11 +49,11 @@ from shmjet.ipc import unix_sockets
 from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.ipc.decode_errors import UNREADABLE
 
-_PATIENCE_S = 5.0
+PATIENCE_S = 5.0
 _TRIES = 5
 
 
-class _Copy:
+class MemoryCopy:
     """A copy of shared memory of a member, brought up to date where it is read.
 
     It is not mapped: a process that may write to it may truncate it, and a read past its end would then kill the
@@ -122,7 +122,7 @@ class AttachedMember:
         self.folder = folder
         self._numbers = itertools.count(1)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(_PATIENCE_S)
+        sock.settimeout(PATIENCE_S)
         try:
             unix_sockets.connect(sock, folder / SOCKET_NAME)
         except OSError as error:
@@ -130,15 +130,15 @@ class AttachedMember:
             raise MemberLostError(f"there is no member in {folder}: {error.strerror or error}") from error
         self._sock = sock
         self._channel = Channel(sock, Reply)
-        self._control: _Copy | None = None
-        self._arenas: dict[int, _Copy] = {}
+        self._control: MemoryCopy | None = None
+        self._arenas: dict[int, MemoryCopy] = {}
         self._layouts: dict[int, ArenaLayout] = {}
         self._looked: Looked | None = None
         try:
             reply, fds = self._ask(Attach)
             assert isinstance(reply, Attached)
             self.about = reply
-            self._control = _Copy(fds[0], reply.control_size)
+            self._control = MemoryCopy(fds[0], reply.control_size)
         except BaseException:
             self.close()
             raise
@@ -280,7 +280,7 @@ class AttachedMember:
         try:
             return self._ask(make)[0]
         finally:
-            self._sock.settimeout(_PATIENCE_S)
+            self._sock.settimeout(PATIENCE_S)
 
     def cancel(self, execution: ExecutionRow) -> None:
         """Ask the member to end an execution."""
@@ -308,7 +308,7 @@ class AttachedMember:
             self._arenas.pop(unused).close()
         return reply
 
-    def _copied(self, row: ExecutionRow) -> _Copy | None:
+    def _copied(self, row: ExecutionRow) -> MemoryCopy | None:
         """Return what there is of an execution's arena now; None when it has none any more."""
         assert row.plan is not None
         assert row.arena_id is not None
@@ -318,7 +318,7 @@ class AttachedMember:
             assert isinstance(reply, ArenaTaken)
             if not fds:
                 return None
-            copy = self._arenas[row.arena_id] = _Copy(fds[0], reply.size)
+            copy = self._arenas[row.arena_id] = MemoryCopy(fds[0], reply.size)
         if row.id not in self._layouts:
             self._layouts[row.id] = lay_out(row.plan)
         copy.refresh_headers(self._layouts[row.id])

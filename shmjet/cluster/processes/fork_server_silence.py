@@ -18,7 +18,7 @@ STOPPED_S = 10.0
 """after which no process waits for its forks when it is stopped,"""
 SILENT_S = 120.0
 """and when it is not: to start, it imports much, and the machine may be busy."""
-_STEP_S = 0.5
+STEP_S = 0.5
 
 logger = logging.getLogger("shmjet.member")
 
@@ -36,7 +36,7 @@ class ServerSilence:
         self._pid = pid
         self._due = due
         self._give_up = give_up
-        self._patience = Patience(_STEP_S)
+        self._patience = Patience(STEP_S)
         self._timer: asyncio.TimerHandle | None = None
         self._has_warned = False
         self._has_ended = False
@@ -46,7 +46,7 @@ class ServerSilence:
     def watch(self) -> None:
         """Look after a fork that has just been asked for; needs the running loop."""
         if self._timer is None and not self._has_ended:
-            self._timer = asyncio.get_running_loop().call_later(_STEP_S, self._look)
+            self._timer = asyncio.get_running_loop().call_later(STEP_S, self._look)
 
     def reset(self) -> None:
         """Take that the server has answered."""

@@ -45,7 +45,7 @@ MOST_UNANSWERED, ALL_UNANSWERED = 64, 512
 """Unanswered requests of one client, and of all remote clients, before no more are taken."""
 _SHARE = 4
 """The fraction (1/n) of the files that a member may open that remote clients may take."""
-_PAUSE_S = 0.1
+PAUSE_S = 0.1
 """How long no clients of this host are taken when there is no descriptor for one."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -264,7 +264,7 @@ class Clients:
             logger.warning("a client of this host cannot be taken: %s", error)
             loop = asyncio.get_running_loop()
             loop.remove_reader(listener.fileno())  # it would stay ready, and the loop would spin
-            loop.call_later(_PAUSE_S, self._accept_again, listener)
+            loop.call_later(PAUSE_S, self._accept_again, listener)
             return
         if not unix_sockets.may_ask(connection):
             logger.warning("refused a client of user %d", unix_sockets.peer_user(connection))
@@ -295,7 +295,7 @@ class Clients:
             is_here=is_here,
             longest=LONGEST if is_here else self._longest,
             turns=self._turns,
-            most=self._most_unanswered,
+            most=self.most_unanswered,
         )
         self._local[self._count] = client
         if not is_here:
@@ -310,7 +310,7 @@ class Clients:
             self._look_at_room()
         self._gone(client)
 
-    def _most_unanswered(self) -> int:
+    def most_unanswered(self) -> int:
         """Return how many requests of one client may be unanswered: fewer where there are many clients."""
         return max(1, min(MOST_UNANSWERED, ALL_UNANSWERED // max(1, len(self._remote))))
 

@@ -65,7 +65,7 @@ class Projection:
         Raises:
             BatchError: a column is missing, types do not go together, or a value leaves its type.
         """
-        return self._put_together(batch.names, batch, batch.num_rows, _computed(self._program, batch))
+        return self._put_together(batch.names, batch, batch.num_rows, computed_columns(self._program, batch))
 
     def apply_to_rows(self, batch: Batch, chooser: RowChooser) -> Batch:
         """Return the batch of the results of some rows; what is not in it is not gathered.
@@ -150,7 +150,7 @@ class Selection:
         Raises:
             BatchError: it is not of bools, a column is missing, types do not go together, or a value leaves its type.
         """
-        ((values, valid),) = _computed(self._program, batch)
+        ((values, valid),) = computed_columns(self._program, batch)
         if valid is not None and not valid.any() and values.dtype == np.float64:
             return valid  # nulls of no type
         if not isinstance(values, np.ndarray) or values.dtype != np.bool_:
@@ -193,7 +193,7 @@ def evaluate(expression: Expression, batch: Batch) -> Any:
         >>> evaluate(column("n") * 2, Batch({"n": [1, 2]}))
         array([2, 4])
     """
-    ((values, valid),) = _computed(Program([expression]), batch)
+    ((values, valid),) = computed_columns(Program([expression]), batch)
     return values if valid is None or valid.all() else Nullable.trusted(values, valid)
 
 
@@ -215,7 +215,7 @@ def _inputs(program: Program, batch: Batch) -> dict[str, Input]:
     return inputs
 
 
-def _computed(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> list[tuple[Values, Mask | None]]:
+def computed_columns(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> list[tuple[Values, Mask | None]]:
     """Return what each expression of a program gives in a batch."""
     inputs, rows = _inputs(program, batch), batch.num_rows
     if not rows:

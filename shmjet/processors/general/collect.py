@@ -214,7 +214,7 @@ class _Descriptors:
             listener.close()
 
 
-def _listener(address: str) -> socket.socket:
+def listen_for_results(address: str) -> socket.socket:
     """Return where processors on this host connect to."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -242,7 +242,7 @@ class CollectedResults:
         self._closed = False
         self._committed: dict[bytes, int] = {}
         weakref.finalize(self, self._open.close)
-        self._open.listener = _listener(address)
+        self._open.listener = listen_for_results(address)
         self._remote: RemoteResults | None = None
         if remote is not None:
             self._remote = RemoteResults(remote)

@@ -42,7 +42,7 @@ EAGERNESS = 4
 _NUMBER = 8
 """Bytes of a number that is kept without its object."""
 
-_LOOK = 16 << 20
+LOOK_BYTES = 16 << 20
 """Bytes that come between two looks at how much memory is left."""
 
 _LEAST_LEFT = 0.25
@@ -104,7 +104,7 @@ class SortProcessor(BulkProcessor):
         self._limit: float = 0 if memory_limit is None else memory_limit
         self._folder = folder
         self._adapts = False
-        self._next_look = _LOOK
+        self._next_look = LOOK_BYTES
         self._numbers: NumberSorter | None = None  # what came first, while there is nothing but numbers
         self._gathers = key_fn is None
         self._reverse = reverse
@@ -148,7 +148,7 @@ class SortProcessor(BulkProcessor):
         """Say whether too little memory is left; that is looked at now and then, unless a limit was given."""
         if not self._adapts or self._bytes < self._next_look:
             return False
-        self._next_look = self._bytes + _LOOK
+        self._next_look = self._bytes + LOOK_BYTES
         return process_memory() < _LEAST_LEFT * self._limit
 
     def _gather(self, items: list[Any]) -> bool:
@@ -187,7 +187,7 @@ class SortProcessor(BulkProcessor):
         self._spill = self._run_writer(self._take_runs(), 0)
         self._older.append(self._spill)
         self._bytes = 0
-        self._next_look = _LOOK
+        self._next_look = LOOK_BYTES
 
     def _take_runs(self) -> list[SortedRun]:
         """Return what is in memory, and forget it."""

@@ -39,7 +39,7 @@ _PLAIN, _RLE, _UNCOMPRESSED, _DATA_PAGE = 0, 3, 0, 0
 _UTF8, _MAP, _LIST, _DECIMAL, _DATE, _TIMESTAMP_MICROS, _INT_8, _INT_16 = 0, 1, 3, 5, 6, 10, 15, 16
 _LENGTH = packing.Struct("<I")
 
-_METADATA = (("org.apache.spark.version", "3.5.0"),)
+METADATA = (("org.apache.spark.version", "3.5.0"),)
 """Tells Spark that days are counted in the calendar that Python and numpy have, so that it reads old dates as they are;
 without it Spark refuses those before 1900 or asks for a setting (`datetimeRebaseModeInRead`)."""
 
@@ -116,7 +116,7 @@ class ParquetWriter:
                 (2, [struct((4, "schema"), (5, len(self._columns))), *_elements(self._columns)]),
                 (3, I64(self._rows)),
                 (4, list(self._groups)),
-                (5, [struct((1, key), (2, value)) for key, value in _METADATA]),
+                (5, [struct((1, key), (2, value)) for key, value in METADATA]),
                 (6, "shmjet"),
             )
         )

@@ -18,7 +18,7 @@ from shmjet.spark.errors import SparkError
 
 _CONNECT_S = 10.0
 _QUESTION_S = 5.0
-_PAUSE_S = 0.1
+PAUSE_S = 0.1
 """How long the server pauses when there is no descriptor for a connection."""
 
 
@@ -79,7 +79,7 @@ class AnswerServer:
                 try:
                     connection, _ = self._listener.accept()
                 except OSError:  # closed, or no descriptor for it
-                    self._closing.wait(_PAUSE_S)
+                    self._closing.wait(PAUSE_S)
                     continue
                 with connection, contextlib.suppress(OSError):
                     self._answer(connection)

@@ -80,7 +80,7 @@ def direct_feed(df: Any, fields: tuple[Field, ...], batch_rows: int) -> DirectFe
     columns = schema_text(fields)
     try:
         columns.encode()
-        code = _compiled(context._jvm, source_of(fields, [field.nullable for field in df.schema.fields]))
+        code = load_compiled(context._jvm, source_of(fields, [field.nullable for field in df.schema.fields]))
         _writer(context, code, context._gateway.new_array(context._jvm.java.lang.Object, 0))
     except (Py4JError, TypeError, UnicodeEncodeError) as error:
         _log.debug("Spark's JVM cannot write for the job itself, so its Python workers do: %s", error)
@@ -88,7 +88,7 @@ def direct_feed(df: Any, fields: tuple[Field, ...], batch_rows: int) -> DirectFe
     return DirectFeed(context, code, df._jdf.queryExecution().toRdd(), df._jdf.schema(), columns, batch_rows)
 
 
-def _compiled(jvm: Any, source: str) -> Any:
+def load_compiled(jvm: Any, source: str) -> Any:
     """Return source as Spark takes it, after compiling it here. Raises Py4JError or TypeError where that fails."""
     codegen = jvm.org.apache.spark.sql.catalyst.expressions.codegen
     comments = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})

@@ -31,7 +31,7 @@ HEAVY = 4 << 20
 HELD = 64 << 20
 """Bytes of blocks that wait in memory before they are moved to a file."""
 
-_HEAD = struct.Struct("<HIIBI")
+HEAD = struct.Struct("<HIIBI")
 _COLUMNS, _PICKLE = 0, 1
 _codec = Codec()
 
@@ -55,15 +55,15 @@ def pack(items: list[Any], ordinal: int = 0, source: int = 0, sequence: int = 0)
     """
     columns = _codec.encode(items, 0, len(items))
     if columns is not None:
-        return _HEAD.pack(ordinal, source, sequence, _COLUMNS, len(items)) + columns
-    head = _HEAD.pack(ordinal, source, sequence, _PICKLE, len(items))
+        return HEAD.pack(ordinal, source, sequence, _COLUMNS, len(items)) + columns
+    head = HEAD.pack(ordinal, source, sequence, _PICKLE, len(items))
     return b"".join([head, *pickling.dumps_by_value(items)])
 
 
 def unpack(block: bytes) -> list[Any]:
     """Return the items of a block. Raises ValueError when it is damaged."""
-    *_, form, count = _HEAD.unpack_from(block)
-    with memoryview(block) as view, view[_HEAD.size :] as payload:
+    *_, form, count = HEAD.unpack_from(block)
+    with memoryview(block) as view, view[HEAD.size :] as payload:
         if form == _COLUMNS:
             return _codec.decode(payload, count)
         items: list[Any] = pickling.loads(payload)
@@ -72,7 +72,7 @@ def unpack(block: bytes) -> list[Any]:
 
 def place_of(block: bytes) -> Place:
     """Return where a block belongs among others."""
-    ordinal, source, sequence, _, _ = _HEAD.unpack_from(block)
+    ordinal, source, sequence, _, _ = HEAD.unpack_from(block)
     return ordinal, source, sequence
 
 

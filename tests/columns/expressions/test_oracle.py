@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shmjet import Batch, BatchError
 from shmjet.columns.expressions import Projection, evaluate
 from shmjet.columns.expressions.program import Program
-from shmjet.columns.expressions.projection import _computed
+from shmjet.columns.expressions.projection import computed_columns
 from shmjet.core import ColumnKey, Expression
 from shmjet.data.nullable import Nullable
 from tests.columns.expressions import trees
@@ -42,7 +42,7 @@ def check(expression: Expression, batch: Batch, rows: list[dict[str, Any]]) -> N
             evaluate(expression, batch)
         return
     for block_rows in (1, 3, 100):
-        ((values, valid),) = _computed(Program([expression]), batch, block_rows)
+        ((values, valid),) = computed_columns(Program([expression]), batch, block_rows)
         column: Any = values if valid is None else Nullable(values, valid)
         if kind is not None:
             assert column.dtype == kind, expression

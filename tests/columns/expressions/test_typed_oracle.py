@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from shmjet import Batch, BatchError, column, when
 from shmjet.columns.expressions import Projection
 from shmjet.columns.expressions.program import Program
-from shmjet.columns.expressions.projection import _computed
+from shmjet.columns.expressions.projection import computed_columns
 from shmjet.core import Expression
 from shmjet.data.nullable import Nullable
 from tests.data.typed import decimals, instants
@@ -380,7 +380,7 @@ def check(tree: Tree, batch: Batch, rows: list[Row]) -> None:
                 refused = True
     for block_rows in (1, 3, 100):
         try:
-            ((values, valid),) = _computed(Program([tree.expression]), batch, block_rows)
+            ((values, valid),) = computed_columns(Program([tree.expression]), batch, block_rows)
         except BatchError as error:
             found_error: BatchError | None = error
         else:

@@ -16,7 +16,7 @@ from shmjet import Batch, Watermark, column, sources
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.job import JobConfig, ProcessingGuarantee
 from shmjet.data.errors import ProcessorError, ShmjetError
-from shmjet.execution.plan import _declared
+from shmjet.execution.plan import declaration
 from shmjet.processors.streams import built_stream
 from shmjet.processors.streams.built_stream import LONGEST_PAUSE
 from shmjet.testing import verify_processor
@@ -220,10 +220,10 @@ def test_the_source_is_endless_and_named() -> None:
     for built in (sources.builder("own", str).fill_buffer_fn(print), sources.builder("own", str).fill_buffer_fn(print)):
         source = built.stream()
         assert source.name == "own"
-        assert _declared(source.supplier, "is_endless") is True
-        assert _declared(source.supplier_for(NATIVE), "is_endless") is True
+        assert declaration(source.supplier, "is_endless") is True
+        assert declaration(source.supplier_for(NATIVE), "is_endless") is True
     spread = sources.builder("own", str).fill_buffer_fn(print).distributed(2).stream()
-    assert _declared(spread.supplier, "is_endless") is True
+    assert declaration(spread.supplier, "is_endless") is True
     assert spread.parallelism == 2
     with pytest.raises(ShmjetError, match=r"set fill_buffer_fn before stream\(\)"):
         sources.builder("own", str).stream()
