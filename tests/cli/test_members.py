@@ -195,7 +195,7 @@ def test_py_spy_is_preferred_where_it_may_look(
     program.write_text("#!/bin/sh\necho 'Permission denied' >&2; exit 1\n")
     source, text = stacks.stacks_of(pid, jet.folder)
     assert source == "faulthandler"
-    assert "in _idle" in text
+    assert "in wait_for_work" in text
 
 
 def test_a_process_that_does_not_answer_the_signal_is_not_sent_it(

@@ -22,8 +22,9 @@ def fail(x: int) -> float:
     return 1 / x
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def joblib() -> Iterator[Any]:
+    """Its workers stay from test to test."""
     joblib = pytest.importorskip("joblib")
     import shmjet.joblib
 

@@ -83,7 +83,7 @@ def test_empty_partitions_and_none_at_all(spark: Any, rows: Fed, partitions: int
 
 def test_many_partitions_are_joined_to_fewer_tasks(spark: Any, fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_readers, "MANY", 16)
-    for found in (spark.range(0, 100, 1, 100), spark.range(0, 100, 1, 100).rdd.map(lambda row: row[0])):
+    for found in (spark.range(0, 100, 1, 40), spark.range(0, 100, 1, 40).rdd.map(lambda row: row[0])):
         source = spark_source(found)
         batches = fed(source)
         assert source.origin.prepare().partitions == 16

@@ -32,7 +32,7 @@ def fixture(*arguments: Any, **options: Any) -> Any:
 
 
 def param(*values: Any, **options: Any) -> None:
-    """Take the arguments of a test that nobody runs here."""
+    """Take the arguments of a test, which does not run here."""
 
 
 mark = _Marks()

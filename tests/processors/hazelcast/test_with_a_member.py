@@ -105,7 +105,7 @@ def read_some(driver: Driver, enough: Callable[[], bool]) -> None:
 def test_a_map_is_written_and_read_whole_by_two_processors(
     jet: shmjet.JetInstance, member: HazelcastMember, client: Any, name: str
 ) -> None:
-    entries = [(f"key {number}", number) for number in range(10_000)]
+    entries = [(f"key {number}", number) for number in range(5_000)]
     run(jet, sources.items(entries), sinks.remote_map(name, member.config))
     assert client.get_map(name).size().result() == len(entries)
     found = collected(jet, sources.remote_map(name, member.config))
@@ -124,9 +124,9 @@ def test_functions_make_keys_and_values_and_the_last_of_equal_keys_stays(
     jet: shmjet.JetInstance, member: HazelcastMember, client: Any, name: str
 ) -> None:
     sink = sinks.remote_map(name, member.config, key_fn=lambda number: number % 10, value_fn=str)
-    run(jet, sources.items(range(30_000)), sink)
+    run(jet, sources.items(range(8_000)), sink)
     found = dict(client.get_map(name).entry_set().result())
-    assert found == {number % 10: str(number) for number in range(29_990, 30_000)}
+    assert found == {number % 10: str(number) for number in range(7_990, 8_000)}
 
 
 def test_members_evaluate_predicates_and_projections(
