@@ -14,7 +14,7 @@ EXPLORES = "SHMJET_RANDOM_EXAMPLES" in os.environ
 USUAL = 100
 """Examples of a test that names no number, where it explores."""
 
-_FEW, _FEW_SEEDS = 25, 3
+_FEW, _FEW_SEEDS = 15, 3
 
 
 def drawn(most: int) -> int:
@@ -26,7 +26,7 @@ def examples(most: int, **others: Any) -> settings:
     """Return settings for a test that draws up to so many examples.
 
     Args:
-        most: drawn where the run explores; in each other run it is a quarter of them, but 25 at least.
+        most: drawn where the run explores; in each other run it is a quarter of them, but 15 at least.
         others: of hypothesis.
     """
     return settings(max_examples=drawn(most), **others)

@@ -38,7 +38,7 @@ def hosts() -> Iterator[Hosts]:
         yield three
 
 
-def check_answers(jet: JetInstance, items: int = 30_000) -> None:
+def check_answers(jet: JetInstance, items: int = 10_000) -> None:
     """Send texts over a partitioned edge to all members, and compare."""
     out, texts = f"slow{next(_names)}", [f"{number % 1000}: a line of some length" for number in range(items)]
     dag = DAG()

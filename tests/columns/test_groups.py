@@ -172,9 +172,9 @@ def test_first_and_last_take_any_fixed_width_column() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.int64, np.float64, "text"])
-def test_a_million_keys(dtype: Any) -> None:
-    keys, block = 1_000_000, 1 << 17
+@pytest.mark.parametrize(("dtype", "keys"), [(np.int64, 1_000_000), (np.float64, 300_000), ("text", 300_000)])
+def test_a_million_keys(dtype: Any, keys: int) -> None:
+    block = 1 << 17
     order = np.random.default_rng(7).permutation(np.repeat(np.arange(keys), 2))
     groups = Groups(["k"], {"total": sum_("v"), "n": count(), "first": first("v")})
     for start in range(0, len(order), block):

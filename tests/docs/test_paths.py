@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,12 @@ def test_paths_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_files_named_without_a_folder_exist(page: Path) -> None:
     names = set(named(page, r"(?:[a-z_]+/)*[a-z_]+\.(?:py|c|h|pml)"))
-    known = {str(path.relative_to(ROOT)) for top in TOPS.split("|") for path in (ROOT / top).rglob("*.*")}
-    assert [name for name in sorted(names) if not any(f"/{path}".endswith(f"/{name}") for path in known)] == []
+    assert [name for name in sorted(names) if not any(path.endswith(f"/{name}") for path in known_files())] == []
+
+
+@cache
+def known_files() -> list[str]:
+    return [f"/{path.relative_to(ROOT)}" for top in TOPS.split("|") for path in (ROOT / top).rglob("*.*")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
