@@ -109,7 +109,7 @@ class _VertexContext:
 
     @property
     def snapshotting_enabled(self) -> bool:
-        """Whether snapshots of the job are taken: it has a guarantee."""
+        """Whether snapshots of the job are taken by themselves: it has a guarantee. Others are saved when exported."""
         return self.processing_guarantee is not ProcessingGuarantee.NONE
 
     def attached_file(self, id: str) -> Path:  # noqa: A002

@@ -165,7 +165,8 @@ class Processor:
 
         Items that came before the snapshot are reflected in the state, others have not been seen. It may emit. It is
         called after a restore has finished, between two calls of `complete` at the earliest after the inputs have
-        ended, and not after `complete` has returned True.
+        ended, and not after `complete` has returned True. Without a guarantee it is called when the job is exported;
+        what it raises then fails the export, not the job.
 
         Returns:
             False to be called again before anything else.

@@ -34,9 +34,9 @@ SOON_S = 60.0
 Eventually = Callable[..., None]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["stealing", "not-stealing"])
-def jet(request: pytest.FixtureRequest) -> Iterator[JetInstance]:
-    with new_instance(JetConfig(cores=2, work_stealing=request.param)) as instance:
+@pytest.fixture(scope="module")
+def jet() -> Iterator[JetInstance]:
+    with new_instance(JetConfig(cores=2)) as instance:
         yield instance
 
 
@@ -115,6 +115,18 @@ class Once(Processor):
 def test_sources_that_have_ended_are_not_read_again(
     jet: JetInstance, tmp_path: Path, gate: Path, out: str, eventually: Eventually
 ) -> None:
+    check_ended_sources(jet, tmp_path, gate, out, eventually)
+
+
+def test_nor_are_sources_in_processes_that_let_go_when_their_tasklets_have_ended(
+    tmp_path: Path, gate: Path, out: str, eventually: Eventually
+) -> None:
+    with new_instance(JetConfig(cores=2, work_stealing=False)) as jet:
+        check_ended_sources(jet, tmp_path, gate, out, eventually)
+
+
+def check_ended_sources(jet: JetInstance, tmp_path: Path, gate: Path, out: str, eventually: Eventually) -> None:
+    """Export a job of which all sources but one have ended, and go on from there with two numbers of processors."""
     lines = tmp_path / "lines.txt"
     lines.write_text("one\ntwo\nthree\n")
 
@@ -141,6 +153,51 @@ def test_sources_that_have_ended_are_not_read_again(
         assert sorted(jet.get_list(out), key=lambda item: (isinstance(item, str), item)) == everything
     for snapshot in jet.snapshots():
         snapshot.destroy()
+
+
+class Slow(Processor):
+    """Passes items on, some every millisecond; all at once when a file is there."""
+
+    def __init__(self, gate: Path) -> None:
+        self._gate = gate
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        self.next_call = 0.0 if self._gate.exists() else 0.001
+        for _ in range(min(len(inbox), 100)):
+            if not self.outbox.offer(inbox.peek()):
+                return
+            inbox.remove()
+
+
+@pytest.mark.parametrize("kind", ["map", "files"])
+def test_sources_go_on_in_the_middle(
+    jet: JetInstance, tmp_path: Path, gate: Path, out: str, eventually: Eventually, kind: str
+) -> None:
+    count = 30_000
+    lines = tmp_path / "lines.txt"
+    if kind == "map":
+        jet.get_map(out).put_all({number: number for number in range(count)})
+    else:
+        lines.write_text("".join(f"{number}\n" for number in range(count)))
+
+    def dag(readers: int) -> DAG:
+        made = DAG()
+        read = processors.read_map(out) if kind == "map" else processors.read_files(str(lines), block_size=4096)
+        source, sink = made.new_vertex("source", read, readers), made.new_vertex("sink", processors.write_list(out), 1)
+        slow = made.new_vertex("slow", lambda: Slow(gate), 1)
+        return made.edge(between(source, slow)).edge(between(slow, sink))
+
+    job = runs(jet, dag(2), eventually)
+    eventually(lambda: emitted(job, "slow") > 100)
+    snapshot = job.cancel_and_export_snapshot("middle")
+    there = len(jet.get_list(out))
+    assert 100 < there < count
+    gate.touch()
+    jet.new_job(dag(3), JobConfig(initial_snapshot_name="middle")).run(SOON_S)
+    found = [int(item if kind == "files" else item[0]) for item in jet.get_list(out)]
+    assert sorted(found) == list(range(count))
+    jet.get_map(out).destroy()
+    snapshot.destroy()
 
 
 class Waits(Processor):
