@@ -36,7 +36,7 @@ START_DELAY_MS = 10
 """Milliseconds from the start of an execution on its coordinator to number 0, as in Jet's NEXMark."""
 _MS = 1_000_000
 _MARK_STEP_MS = 100
-"""Where nothing is due, watermarks by time alone are at least so far apart."""
+"""Watermarks by time alone are at least so far apart."""
 
 Clock = Callable[[], int]
 
@@ -78,7 +78,7 @@ class ScheduledProcessor(BulkProcessor):
         self._call_ns = policy_in(context).call_ns
         self._piece = self.first_piece
         self._piece_ns = max(self._call_ns // 2, self.least_ns)
-        self._mark_at = -math.inf
+        self._mark_at = self._marked_ms = -math.inf
         self._mapper: EventTimeMapper | None = None
         if self._policy is not None:
             self._mapper = EventTimeMapper(self._policy, 1, now=self._clock())
@@ -157,8 +157,10 @@ class ScheduledProcessor(BulkProcessor):
         reached = min(now // _MS, self._schedule.timestamp(self._share.position))
         marks = mapper.reach(0, reached, now)
         last = mapper.watermark
+        if marks and last is not None:
+            self._marked_ms = last + policy.allowed_lag
         goal = reached if last is None else last - last % policy.stride + policy.stride + policy.allowed_lag
-        self._mark_at = max(goal, reached + _MARK_STEP_MS) * _MS
+        self._mark_at = max(goal, self._marked_ms + _MARK_STEP_MS) * _MS
         return list(marks)
 
     def _patience(self, mapper: EventTimeMapper | None, now: int) -> float:

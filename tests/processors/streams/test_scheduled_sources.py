@@ -164,6 +164,18 @@ def test_a_stride_of_a_second_wakes_it_once_a_second() -> None:
         assert call(driver) == [Watermark(START + second * 1000)]
 
 
+def test_a_call_that_comes_late_does_not_delay_the_watermarks_behind() -> None:
+    clock = Clock()
+    driver = driver_of(items(Fraction(1, 100), clock, EventTimePolicy("native", stride=100, allowed_lag=7), both))
+    call(driver)
+    for late in (33, 0, 61):
+        clock.now += int((driver.processor.next_call or 0) * 1e9) + late * MS
+        call(driver)
+    clock.now += int((driver.processor.next_call or 0) * 1e9)
+    assert clock.now == (START + 307) * MS
+    assert call(driver) == [Watermark(START + 300)]
+
+
 def test_with_timestamps_of_items_only_events_move_the_watermark_and_silence_makes_it_idle() -> None:
     clock = Clock()
     policy = EventTimePolicy("items", lambda item: item[0], stride=1, idle_timeout=500)
