@@ -242,7 +242,7 @@ class Runner:
         self._jet = resources.enter_context(shmjet.new_instance(shmjet.JetConfig(cores=workers)))
         while len(self._jet.cluster.members[0].workers) < workers:  # the member lists them once it has news of them
             time.sleep(0.01)
-        self._pids = self._jet.cluster.members[0].workers
+        self.pids = self._jet.cluster.members[0].workers
         self._before: tuple[int, ...] = (0, 0, 0)
         self.costs: list[Costs] = []
 
@@ -250,11 +250,11 @@ class Runner:
         """Items per second of one run."""
         job, output = self._job, self._jet.get_list(self._job.output)
         output.clear()
-        switches = context_switches(self._pids)
+        switches = context_switches(self.pids)
         execution = self._jet.new_job(job.dag)
         seconds = elapsed(lambda: execution.run(timeout=600))
         voluntary, involuntary = (
-            after - before for after, before in zip(context_switches(self._pids), switches, strict=True)
+            after - before for after, before in zip(context_switches(self.pids), switches, strict=True)
         )
         job.check(list(output))
         metrics = execution.metrics()

@@ -105,7 +105,7 @@ class ConnectionManager:
         self._owner = owner
         self._security = security
         self._limits = limits
-        self._listener: socket.socket | None = None
+        self.listener: socket.socket | None = None
         self.pending: set[PendingConnection] = set()
         """Connections that have not finished their handshake."""
         self._accepted: Admission[PendingConnection] = Admission()
@@ -137,20 +137,20 @@ class ConnectionManager:
         except OSError:
             listener.close()
             raise
-        if self._listener is not None:
-            self._owner.unwatch(self._listener.fileno())
-            self._listener.close()
-        self._listener = listener
+        if self.listener is not None:
+            self._owner.unwatch(self.listener.fileno())
+            self.listener.close()
+        self.listener = listener
         self._listen_again_ns = _FAR_NS
         self._owner.watch(listener.fileno(), select.EPOLLIN, self._accept)
         return join_address(host, listener.getsockname()[1])
 
     def _accept(self, _: int) -> None:
-        assert self._listener is not None
+        assert self.listener is not None
         now = clock_ns()
         for _ in range(_MOST_ACCEPTED):
             try:
-                sock, remote = self._listener.accept()
+                sock, remote = self.listener.accept()
             except BlockingIOError:
                 return
             except OSError as error:
@@ -197,8 +197,8 @@ class ConnectionManager:
 
     def _pause(self, now: int, error: OSError) -> None:
         """Take no connections for a moment: the listener would report the same one in a loop."""
-        assert self._listener is not None
-        self._owner.unwatch(self._listener.fileno())
+        assert self.listener is not None
+        self._owner.unwatch(self.listener.fileno())
         self._listen_again_ns = now + _PAUSE_NS
         if now >= self._next_pause_word_ns:
             self._next_pause_word_ns = now + _WORD_NS
@@ -209,8 +209,8 @@ class ConnectionManager:
 
     def _listen_again(self) -> None:
         self._listen_again_ns = _FAR_NS
-        if self._listener is not None:
-            self._owner.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
+        if self.listener is not None:
+            self._owner.watch(self.listener.fileno(), select.EPOLLIN, self._accept)
 
     def _watch(self, connection: PendingConnection) -> None:
         self.pending.add(connection)
@@ -447,10 +447,10 @@ class ConnectionManager:
         for connection in list(self.pending):
             self._forget(connection)
         self._attempts.clear()
-        if self._listener is not None:
-            self._owner.unwatch(self._listener.fileno())
-            self._listener.close()
-            self._listener = None
+        if self.listener is not None:
+            self._owner.unwatch(self.listener.fileno())
+            self.listener.close()
+            self.listener = None
         if self._resolver is not None:
             self._owner.unwatch(self._resolver.fileno())
             self._resolver.close()

@@ -140,10 +140,10 @@ class BatchScatter:
         self._table = np.array(table, np.int32)
         if self._table.ndim != 1 or not len(self._table) or not 0 <= self._table.min() <= self._table.max() < consumers:
             raise BatchError(f"the table must give each partition one of {consumers} consumers, got {table!r:.200}")
-        self._consumers = consumers
+        self.consumers = consumers
         self._keys = tuple(keys)
         self._rows = rows
-        self._capacity = self._stride = 0
+        self.capacity = self._stride = 0
         self._schema: list[tuple[str, Kind]] = []
         self._types: dict[str, ColumnType] = {}
         self._builders: dict[str, _ColumnBuilders] = {}
@@ -182,7 +182,7 @@ class BatchScatter:
                 start - self._first,
                 self._memories,
                 self._filled,
-                self._capacity,
+                self.capacity,
                 self._stride,
             )
             self._gathered += row - start
@@ -231,14 +231,12 @@ class BatchScatter:
         self._types = {name: kind for name, kind in schema if isinstance(kind, ColumnType)}
         # A mask may appear with any batch, so each column counts a byte more.
         width = sum(8 + _TEXT_BYTES + 1 if isinstance(dtype, str) else dtype.itemsize + 1 for _, dtype in kinds)
-        most = min(self._rows, _MOST_BYTES // width, _MOST_PLACES // self._consumers - 128)
-        self._capacity = capacity = max(most, 1)
+        most = min(self._rows, _MOST_BYTES // width, _MOST_PLACES // self.consumers - 128)
+        self.capacity = capacity = max(most, 1)
         # Were the parts a power of two apart, the consumers' rows would meet in the same few sets of the cache.
         self._stride = capacity + (72 if capacity >= 1024 else 1)
         self._builders = {}  # first, so that the memory is free again
-        self._builders = {
-            name: _ColumnBuilders(dtype, self._consumers, capacity, self._stride) for name, dtype in kinds
-        }
+        self._builders = {name: _ColumnBuilders(dtype, self.consumers, capacity, self._stride) for name, dtype in kinds}
         self._schema = schema
 
     def _put_alone(self, batch: Batch, row: int) -> bool:
@@ -248,14 +246,14 @@ class BatchScatter:
             self._blocked.add(consumer)
             return False
         self._alone[consumer] = batch.take([row])
-        self._filled[consumer] = self._capacity  # for the kernel it is full
+        self._filled[consumer] = self.capacity  # for the kernel it is full
         self._gathered += 1
         return True
 
     @property
     def full(self) -> list[int]:
         """The consumers whose builders can take no more, in ascending order."""
-        capacity = self._capacity or 1
+        capacity = self.capacity or 1
         return [c for c, rows in enumerate(self._filled.tolist()) if rows >= capacity or c in self._blocked]
 
     @property

@@ -85,7 +85,7 @@ class FeedProcessor(Processor):
         self._head = head_of(fields) if heads else None
         self._contents = Contents(fields)
         self._memory = memory
-        self._area: FeedArea | None = None
+        self.area: FeedArea | None = None
         self._connections: dict[int, _Connection] = {}
         self._ready: deque[tuple[Extent, list[Record] | None, Pieces]] = deque()
         self._streams: dict[tuple[int, int], Pieces] = {}
@@ -95,8 +95,8 @@ class FeedProcessor(Processor):
         """Reserve the first slot, and open the endpoint."""
         super().init(outbox, context)
         size, slots = slots_for(self._memory, context.local_parallelism)
-        self._area = FeedArea(size, slots, f"spark-{context.global_index}")
-        self._staging = StagingMemory(self._area, size * slots)
+        self.area = FeedArea(size, slots, f"spark-{context.global_index}")
+        self._staging = StagingMemory(self.area, size * slots)
         self._ledger: Ledger[Extent] = Ledger(context.global_index, context.total_parallelism)
         self._emission = Emission(outbox, call_ns=policy_in(context).call_ns)
         self._poll = select.epoll()
@@ -124,13 +124,13 @@ class FeedProcessor(Processor):
         """Close all connections."""
         for connection in list(self._connections.values()):
             self._disconnect(connection)
-        if self._area is not None:
+        if self.area is not None:
             for extent, _, _ in self._ready:
                 self._staging.drop(extent)
             self._ready.clear()
             if hasattr(self, "_poll"):
                 self._poll.close()
-            self._area.close()
+            self.area.close()
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -178,9 +178,9 @@ class FeedProcessor(Processor):
             case protocol.Abandon():
                 self._drop_attempt(connection)
             case protocol.Hello():
-                assert self._area is not None
+                assert self.area is not None
                 connection.is_driver, connection.by_path = message.driver, message.by_path
-                area, count = self._area, self.context.total_parallelism
+                area, count = self.area, self.context.total_parallelism
                 welcome = protocol.Welcome(count, area.slot_size, area.slots, path_of(area.fd))
                 self._send(connection, welcome, () if message.driver or message.by_path else (area.fd,))
             case protocol.OpenRound():
@@ -221,10 +221,10 @@ class FeedProcessor(Processor):
         attempt = connection.attempt
         if attempt is None or message.slot not in connection.granted:
             return  # it has been told to stop, and has not heard it yet
-        assert self._area is not None
+        assert self.area is not None
         connection.granted.discard(message.slot)
         extent = Extent(message.used, message.slot)
-        found = protocol.records(self._area.memory(message.slot), message.used)
+        found = protocol.records(self.area.memory(message.slot), message.used)
         fresh = self._ledger.add(attempt, extent, found)
         if self._ledger.mode(attempt) is not Mode.STREAM:
             return
@@ -293,9 +293,9 @@ class FeedProcessor(Processor):
 
     def _release(self, connection: _Connection) -> None:
         """Take back what a task was given and has not used."""
-        assert self._area is not None
+        assert self.area is not None
         for slot in connection.granted:
-            self._area.give_back(slot)
+            self.area.give_back(slot)
         connection.granted.clear()
         connection.wants = 0
         if connection.file >= 0:

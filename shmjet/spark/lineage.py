@@ -42,12 +42,12 @@ class _Bounded:
         """Start the Spark job of an execution that is about to start."""
         check_settings(self.context.getConf(), self.memory)
         thread = FeedThread(
-            Feed(source.feed, execution, reached_at(self.context)), self.context, self._prepare, self._choose
+            Feed(source.feed, execution, reached_at(self.context)), self.context, self._prepare, self.choose
         )
         execution.add_done_callback(thread.ended)
         thread.start()
 
-    def _choose(self, prepared: Prepared) -> Mode:
+    def choose(self, prepared: Prepared) -> Mode:
         return Mode.ROUND if prepared.is_indeterminate and self.mode is Mode.PARTITION else self.mode
 
 

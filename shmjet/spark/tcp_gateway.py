@@ -55,14 +55,14 @@ class TcpGateway:
             member_socket, execution_id, f"{feed}/{number}"
         )
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-        self._listener = socket.create_server((bind, 0), family=family)
-        self.address = join_address(host, self._listener.getsockname()[1])
+        self.listener = socket.create_server((bind, 0), family=family)
+        self.address = join_address(host, self.listener.getsockname()[1])
         """Where tasks connect to."""
         self.secret = os.urandom(32)
         """What tasks have to know."""
         self._lock = threading.Lock()
-        self._connections: set[socket.socket] = set()
-        self._unproved: Admission[socket.socket] = Admission()
+        self.connections: set[socket.socket] = set()
+        self.unproved: Admission[socket.socket] = Admission()
         self._answering: dict[socket.socket, Answering] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="shmjet-spark-gateway", daemon=True)
@@ -72,17 +72,17 @@ class TcpGateway:
         """Take no more connections, and close all; may be called twice."""
         with self._lock:
             self._closing.set()
-            for sock in (self._listener, *self._connections):
+            for sock in (self.listener, *self.connections):
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _accept(self) -> None:
-        with self._listener:
+        with self.listener:
             while True:
                 try:
-                    sock, where = self._listener.accept()
+                    sock, where = self.listener.accept()
                 except OSError as error:
                     if self._closing.is_set():
                         return
@@ -90,9 +90,9 @@ class TcpGateway:
                     continue
                 host = str(where[0])
                 with self._lock:
-                    self._connections.add(sock)
-                    self._unproved.add(sock, source_of(host))
-                    if len(self._unproved) > MOST_UNPROVED:
+                    self.connections.add(sock)
+                    self.unproved.add(sock, source_of(host))
+                    if len(self.unproved) > MOST_UNPROVED:
                         self._evict_unproved()
                 try:
                     threading.Thread(
@@ -111,9 +111,9 @@ class TcpGateway:
 
     def _evict_unproved(self) -> None:
         """Close a connection that has proved nothing; its thread closes the socket."""
-        unproved = self._unproved.to_give_up()
+        unproved = self.unproved.to_give_up()
         if unproved is not None:
-            self._unproved.discard(unproved)
+            self.unproved.discard(unproved)
             answering, why = self._answering.get(unproved), "too many connections here have proved nothing yet"
             said = refusal("busy", why) if answering is None else answering.refuse("busy", why)
             with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ class TcpGateway:
             if not self._closing.is_set():
                 self._handshake(sock)
                 with self._lock:
-                    self._unproved.discard(sock)
+                    self.unproved.discard(sock)
                 _TaskRelay(sock, self._connect).serve()
         except HandshakeError as error:
             _log.warning("the feed %s has refused a connection from %s: %s", self._feed, where, error)
@@ -140,8 +140,8 @@ class TcpGateway:
 
     def _forget(self, sock: socket.socket) -> None:
         with self._lock:
-            self._connections.discard(sock)
-            self._unproved.discard(sock)
+            self.connections.discard(sock)
+            self.unproved.discard(sock)
             self._answering.pop(sock, None)
             sock.close()
 

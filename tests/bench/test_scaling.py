@@ -48,7 +48,7 @@ def test_eight_workers_give_right_results_on_however_few_cores(
     job = makers[workload](3)
     with ExitStack() as resources:
         runner = scaling.Runner(8, job, resources)
-        assert len(runner._pids) == 8
+        assert len(runner.pids) == 8
         assert runner.run() > 0  # raises when the result is wrong
     for costs in runner.costs:
         assert costs.bytes > 0

@@ -442,7 +442,7 @@ def test_without_descriptors_a_link_waits_and_goes_on(
     """A listener that is ready and gives no connection must not be polled in a busy loop."""
     member = members()
     connections = member.link.connections
-    listener, tries = connections._listener, []
+    listener, tries = connections.listener, []
 
     class Exhausted:
         def accept(self) -> Any:
@@ -454,7 +454,7 @@ def test_without_descriptors_a_link_waits_and_goes_on(
 
     waiting = connect_raw(member)
     await_([member], lambda: connections.pending)  # the one place that can be made is made
-    monkeypatch.setattr(connections, "_listener", Exhausted())
+    monkeypatch.setattr(connections, "listener", Exhausted())
     another = connect_raw(member)
     await_([member], lambda: len(tries) >= 2)
     assert not connections.pending
@@ -462,7 +462,7 @@ def test_without_descriptors_a_link_waits_and_goes_on(
         member.turn()
     assert len(tries) < 10
     assert "raise the limit of open files" in caplog.text
-    monkeypatch.setattr(connections, "_listener", listener)
+    monkeypatch.setattr(connections, "listener", listener)
     await_([member], lambda: connections.pending)
     waiting.close()
     another.close()

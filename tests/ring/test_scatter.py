@@ -23,7 +23,7 @@ PARTITIONS = 13
 
 def gather(scatter: BatchScatter, batches: list[Batch]) -> list[list[Batch]]:
     """Put all batches, taking builders away when they are full and at the end; copies of what each consumer got."""
-    taken: list[list[Batch]] = [[] for _ in range(scatter._consumers)]
+    taken: list[list[Batch]] = [[] for _ in range(scatter.consumers)]
 
     def take(consumer: int) -> None:
         taken[consumer].append(scatter.batch_of(consumer).copy())
@@ -260,7 +260,7 @@ def test_wide_rows_make_small_builders() -> None:
         for consumer in scatter.full:
             seen += scatter.batch_of(consumer).num_rows
             scatter.reset(consumer)
-    assert scatter._capacity * 9 * 1000 <= 1 << 20
+    assert scatter.capacity * 9 * 1000 <= 1 << 20
     assert seen + scatter.gathered == 500
     huge = Batch({"k": [1, 2], "v": np.zeros(2, "V3000000")})
     check([huge], ("k",), 2, 100)

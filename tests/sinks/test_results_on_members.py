@@ -40,10 +40,10 @@ class FarSupplier(CollectSupplier):
         return {"address": f"\0{self.address}"}
 
 
-def far_results() -> tuple[Results[Any], FarSupplier]:
+def far_results() -> tuple[Results[Any], Any]:
     results: Results[Any] = Results()
-    supplier = FarSupplier(results._spool)
-    return results, supplier
+    results.supplier.__class__ = FarSupplier
+    return results, results.supplier
 
 
 class Counting(Processor):

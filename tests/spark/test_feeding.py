@@ -133,7 +133,7 @@ def test_indeterminate_data_becomes_visible_at_the_end(spark: Any, rows: Fed) ->
         assert rows(source) == [(n, 10) for n in range(100)]
         prepared = source.origin.prepare()
         assert prepared.is_indeterminate
-        assert source.origin._choose(prepared).value == "round"
+        assert source.origin.choose(prepared).value == "round"
     finally:
         spark.conf.unset("spark.sql.execution.sortBeforeRepartition")
 

@@ -173,7 +173,7 @@ def test_connections_that_prove_nothing_keep_nobody_out(
         strangers[0].settimeout(60)
         said = b"".join(iter(lambda: strangers[0].recv(4096), b""))
         assert b"busy" in said
-        eventually(lambda: len(gateway._unproved) == 8 == len(gateway._connections))
+        eventually(lambda: len(gateway.unproved) == 8 == len(gateway.connections))
         with dial(gateway.address, cluster="feed", secret=gateway.secret) as connection:
             assert connection.address == gateway.address
     finally:
@@ -219,7 +219,7 @@ def test_an_entrance_without_descriptors_goes_on(
     gateway: TcpGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("shmjet.spark.tcp_gateway.PAUSE_S", 0.01)
-    accept, tries = gateway._listener.accept, []
+    accept, tries = gateway.listener.accept, []
 
     class Exhausted:
         def accept(self) -> Any:
@@ -231,8 +231,8 @@ def test_an_entrance_without_descriptors_goes_on(
         def __getattr__(self, name: str) -> Any:
             return getattr(listener, name)
 
-    listener = gateway._listener
-    monkeypatch.setattr(gateway, "_listener", Exhausted())
+    listener = gateway.listener
+    monkeypatch.setattr(gateway, "listener", Exhausted())
     for _ in range(2):  # the first one is taken by the accept that is under way
         with dial(gateway.address, cluster="feed", secret=gateway.secret, timeout=60):
             pass

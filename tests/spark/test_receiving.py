@@ -96,7 +96,7 @@ def test_an_attempt_that_is_superseded_keeps_its_slot_until_it_has_stopped(rig: 
     verdict = rig.ask(fast, protocol.Begin(0, 0, 2), protocol.End(0, 0, 0))[0]
     assert verdict == protocol.Verdict(Receipt(0, 2, 0, 0))
     assert rig.ask(slow, protocol.Want())[0] == protocol.Superseded(Receipt(0, 2, 0, 0))
-    area = rig.processor._area
+    area = rig.processor.area
     assert area is not None
     free = []
     while (slot := area.take()) is not None:
@@ -133,7 +133,7 @@ def test_rows_are_seen_with_the_end_and_the_source_ends_after_the_receipts(rig: 
 
 def test_what_a_task_has_sent_is_dropped_when_its_socket_ends(rig: Rig) -> None:
     opened(rig, Mode.ROUND)
-    area = rig.processor._area
+    area = rig.processor.area
     assert area is not None
     sender, attached = task(rig)
     slot = rig.ask(sender, protocol.Begin(0, 0, 7), protocol.Want())[0].slot
