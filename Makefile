@@ -34,9 +34,9 @@ NATIVE := shmjet/_native/_core.abi3.so
 SOURCES := $(wildcard $(foreach place,shmjet/_native shmjet/_native/*,$(place)/*.c $(place)/*.h))
 # A test that hangs shows where all its threads are, and ends the run.
 PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
-# Files side by side, two for a core: tests wait for processes more than half of their time. More than four would fight
-# for the memory of small machines; JOBS=6 make test tries it.
-PYTEST_JOBS := -n $(or $(JOBS),$(shell n=$$((2 * $$(nproc))); echo $$((n < 4 ? n : 4)))) --dist loadfile
+# Files side by side, two for a core and one more: tests wait for processes more than half of their time. More than five
+# would fight for the memory of small machines; JOBS=6 make test tries it.
+PYTEST_JOBS := -n $(or $(JOBS),$(shell n=$$((2 * $$(nproc) + 1)); echo $$((n < 5 ? n : 5)))) --dist loadfile
 # In a fresh clone each of the processes above would compile all tests by itself. What does not compile, pytest tells.
 COMPILE_TESTS = ls -d tests/*/ tests/test_*.py | xargs -n 17 -P 4 $(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
