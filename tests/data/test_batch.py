@@ -159,7 +159,7 @@ def test_a_batch_is_immutable() -> None:
         batch["a"][0] = 1
     array[0] = 5  # the user's own array stays writable
     with pytest.raises(AttributeError, match="immutable"):
-        batch._num_rows = 7
+        batch.num_rows = 7
     with pytest.raises(TypeError):
         hash(batch)
 

@@ -15,6 +15,7 @@ from shmjet.core.windows import tumbling
 from shmjet.data.errors import PlanError
 from shmjet.data.failed_item import FailedItem
 from shmjet.pipeline import BatchStage, Pipeline, Table
+from shmjet.pipeline.stream_stage import StreamStage
 from shmjet.spark.runner.translation import translate
 from tests.pipeline.running import items_source, list_sink, run
 from tests.pipeline.streams import stream_of
@@ -106,7 +107,9 @@ def test_joins_and_rolling_aggregates() -> None:
     [
         lambda s: s.grouping_key(fussy).map_stateful(list, lambda state, key, x: x),
         lambda s: s.grouping_key(fussy).map_using_service(dict, lambda service, key, x: x),
-        lambda s: s.join(s.filter(lambda x: x % 5 != 3), fussy, None, lambda x, y: x, **WITHIN[s._is_endless]),
+        lambda s: s.join(
+            s.filter(lambda x: x % 5 != 3), fussy, None, lambda x, y: x, **WITHIN[isinstance(s, StreamStage)]
+        ),
     ],
 )
 def test_an_item_whose_key_function_raises_has_failed(stage: Callable[[Any], Any], endless: bool) -> None:

@@ -22,7 +22,6 @@ import pytest
 import shmjet
 from shmjet import PoolExecutor
 from shmjet._native import clock_ns
-from shmjet.pool.engine import Engine
 from shmjet.pool.layout import Layout
 from tests.memory import held_bytes
 from tests.pool.functions import double, fail_deep, raise_odd, touch_and_wait, wait_for_file
@@ -344,16 +343,17 @@ def test_a_pool_that_has_ended_does_not_keep_the_module_that_it_is_in() -> None:
 
 
 def test_a_dropped_pool_ends_after_its_tasks(eventually: Any) -> None:
+    before = set(threading.enumerate())
     executor = PoolExecutor(2)
     results = executor.map(double, range(20))
     pids = executor.worker_pids
-    engine = executor._engine
+    threads = set(threading.enumerate()) - before
+    assert threads
     del executor
     gc.collect()
     assert list(results) == [2 * i for i in range(20)]
-    assert isinstance(engine, Engine)
     del results
-    eventually(lambda: not engine.is_alive)
+    eventually(lambda: not any(thread.is_alive() for thread in threads))
     eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
 
 
