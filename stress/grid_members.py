@@ -222,12 +222,7 @@ def kill(tally: Tally, options: Options, chance: random.Random) -> None:
             wait_until_safe(jet, members)
             victims = chance.sample(members, chance.randint(1, backups))
             time.sleep(chance.random() * 0.3)
-            for victim in victims:
-                os.kill(pids[id(victim)], signal.SIGKILL)
-            for victim in victims:
-                members.remove(victim)
-                with contextlib.suppress(shmjet.MemberLostError):
-                    victim.shutdown()
+            lose(members, victims, pids)
             for _ in victims:
                 members.append(start(addresses_of(members), backups))
                 pids[id(members[-1])] = members[0].cluster.members[-1].pid
@@ -236,12 +231,26 @@ def kill(tally: Tally, options: Options, chance: random.Random) -> None:
             if users.wrong:
                 break
         users.stop()
+        wait_until_safe(jet, members)
+        lose(members, chance.sample(members, backups), pids)
         for text in users.wrong:
             tally.complain(text)
         look(tally, users, jet)
+        static = dict(jet.get_map("static").items())
+        tally.check(static == {key: key for key in range(STATIC)}, f"{len(static)} entries of {STATIC}")
     for member in members:
         with contextlib.suppress(shmjet.MemberLostError):
             member.shutdown()
+
+
+def lose(members: list[shmjet.JetInstance], victims: list[shmjet.JetInstance], pids: dict[int, int]) -> None:
+    """Kill members at once, and take them out of the list."""
+    for victim in victims:
+        os.kill(pids[id(victim)], signal.SIGKILL)
+    for victim in victims:
+        members.remove(victim)
+        with contextlib.suppress(shmjet.MemberLostError):
+            victim.shutdown()
 
 
 def wait_until_safe(jet: Any, members: list[shmjet.JetInstance]) -> None:

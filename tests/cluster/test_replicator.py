@@ -77,8 +77,8 @@ def connect(stores: Stores, wires: Wires, has: str = "12", late: list[str] | Non
     return wires.replicators
 
 
-async def lead(stores: Stores, replicators: dict[str, Replicator], *backups: str) -> None:
-    await replicators["0"].follow(dict.fromkeys(range(COUNT), backups), dict.fromkeys(range(COUNT), (1, 0)))
+def lead(stores: Stores, replicators: dict[str, Replicator], *backups: str) -> None:
+    replicators["0"].follow(dict.fromkeys(range(COUNT), backups), dict.fromkeys(range(COUNT), (1, 0)))
     counts = dict.fromkeys(range(COUNT), len(backups))
     open_partitions(stores.grids["0"].opened.environments, stores.lineages, counts)
 
@@ -100,7 +100,7 @@ def test_changes_reach_all_backups_although_messages_are_lost(stores: Stores) ->
 
     async def main() -> None:
         replicators = connect(stores, Wires(0.3))
-        await lead(stores, replicators, "1", "2")
+        lead(stores, replicators, "1", "2")
         there = stores.grid().get_map("m")
         await asyncio.to_thread(there.put_all, dict.fromkeys(range(100), "x"))
         await asyncio.to_thread(there.update, {7: "y" * 100_000, 8: "z" * 3_000_000, 9: "gone" * 50_000})
@@ -122,14 +122,14 @@ def test_a_backup_that_does_not_take_changes_is_late_and_no_longer_waited_for_wh
 
     async def main() -> None:
         replicators = connect(stores, Wires(), has="1", late=late)
-        await lead(stores, replicators, "1", "2")
+        lead(stores, replicators, "1", "2")
         stores.grid().get_map("m").put_all({1: 1, 2: 2})
         waiting = asyncio.create_task(all_settled(stores, replicators["0"]))
         async with asyncio.timeout(60):
             while "2" not in replicators["0"].late:
                 await asyncio.sleep(0.001)
         assert not waiting.done()
-        await lead(stores, replicators, "1")
+        lead(stores, replicators, "1")
         await waiting
         assert replicators["0"].late == set()
         for one in replicators.values():
@@ -147,7 +147,7 @@ def test_a_backup_takes_nothing_of_another_epoch(stores: Stores, monkeypatch: py
     async def main() -> None:
         wires = Wires()
         replicators = connect(stores, wires)
-        await lead(stores, replicators, "1")
+        lead(stores, replicators, "1")
         wires.tables["1"] = TABLE.after(2, [Holder("1", "b"), Holder("2", "c")], 2)[0]
         stores.grid().get_map("m").put_all({1: 1})
         waiting = asyncio.create_task(all_settled(stores, replicators["0"]))
@@ -169,7 +169,7 @@ def test_who_follows_a_lost_primary_agrees_with_the_other_backups(stores: Stores
     async def main() -> None:
         wires = Wires(0.2)
         replicators = connect(stores, wires)
-        await lead(stores, replicators, lucky)
+        lead(stores, replicators, lucky)
         stores.grid().get_map("m").put_all({1: 1, 2: 2})
         await all_settled(stores, replicators["0"])
         after = TABLE.after(2, [Holder("1", "b"), Holder("2", "c")], 2)[0]

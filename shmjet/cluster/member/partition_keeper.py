@@ -255,9 +255,7 @@ class PartitionKeeper:
             if not await self._replicator.drained(table.epoch) or self._network.table is not table:
                 self.look()
                 return
-            for partition in (
-                going.keys() & self._terms.keys()
-            ):  # the next primary begins another term, also if that is this member
+            for partition in going.keys() & self._terms.keys():  # who opens it next, be it this member, begins anew
                 self._replicator.replica.led(partition, self._terms.pop(partition))
             self._network.report([Change(Event.HANDED_OVER, partition, uuid) for partition, uuid in going.items()])
 
@@ -267,7 +265,7 @@ class PartitionKeeper:
         return partition in self._copies
 
     async def _look_at_backups(self) -> None:
-        """see to it that no one waits for a backup that counts no more, whatever else is under way."""
+        """See to it that no one waits for a backup that counts no more, whatever else is under way."""
         try:
             if self._terms:
                 await self._follow_backups()
@@ -301,7 +299,7 @@ class PartitionKeeper:
                 if partition in rows:
                     rows[partition].add(uuid)
             self._rows = rows
-            await self._replicator.follow(rows, dict(self._terms))
+            self._replicator.follow(rows, self._terms)
             await self._count_backups()
             if strange:
                 logger.error("members were said to have backups that this one has not made; they are made anew")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import itertools
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -147,10 +146,10 @@ class Replicator:
 
     # -- to backups ---------------------------------------------------------------------------------------------
 
-    async def follow(self, rows: Mapping[int, Collection[str]], terms: Mapping[int, Term]) -> None:
+    def follow(self, rows: Mapping[int, Collection[str]], terms: Mapping[int, Term]) -> None:
         """Take which members have a backup of partitions, see `Shipping.follow`."""
         shipping, _ = self._parts()
-        await self._do(lambda: shipping.follow(rows, terms))
+        shipping.follow(rows, terms)
         members = {member for row in rows.values() for member in row}
         for member in self._feeds.keys() - members:
             self._feeds.pop(member)[0].cancel()
@@ -186,7 +185,7 @@ class Replicator:
     async def drained(self, epoch: int) -> bool:
         """Wait until all backups have what has been changed so far; False if another table comes first."""
         table = self._network.table
-        numbers = await self._do(lambda: ends(self._opened().environments))
+        numbers = ends(self._opened().environments)
         waits = [asyncio.ensure_future(self.settled(*at)) for at in enumerate(numbers)]
         try:
             while not all(wait.done() for wait in waits):
@@ -222,14 +221,14 @@ class Replicator:
         while True:
             news.clear()
             try:
-                batch = await self._do(lambda: shipping.batch(member))
+                batch = shipping.batch(member)  # short reads; a thread would take longer to be woken
                 self._progress()
                 if batch is None:
                     await _wait(news, _LOOK_S)
                     continue
                 sent = await self._send(member, batch)
                 self.late.discard(member)
-                await self._do(functools.partial(shipping.confirmed, member, sent))
+                shipping.confirmed(member, sent)
                 self._progress()
             except Exception:
                 logger.exception("changes could not be sent to a backup; they are tried again")
@@ -247,7 +246,7 @@ class Replicator:
         if batch.classes:
             await self._insist(member, piece=_encode(Classes(batch.classes)))
         while not await self._send_files(member, batch.files):
-            whole = await self._do(lambda: shipping.batch(member, ALL))
+            whole = shipping.batch(member, ALL)
             if whole is None:
                 return batch
             batch = whole
@@ -387,7 +386,7 @@ class Replicator:
         return _encode(replica.tails_of(message.partitions, message.positions))
 
     async def _do(self, work: Callable[[], Result], thread: int = 0) -> Result:
-        """Do something that blocks; what is sent and what is taken have a thread each."""
+        """Do something that blocks; files that are sent, and what is taken, have a thread each."""
         return await asyncio.get_running_loop().run_in_executor(self._threads[thread], work)
 
 
