@@ -323,7 +323,7 @@ int main(int count, char **arguments) {
         two_threads(20000, 4096, 0);
         two_threads(20000, 4096, 1);
         two_threads(20000, 65536, 1);
-        a_ring_never_takes_the_place_of_a_signal(20000);
+        a_ring_never_takes_the_place_of_a_signal(4000);
     } while (monotonic_ns() < end);
     puts("ok");
     return 0;
