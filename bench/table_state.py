@@ -15,11 +15,8 @@ import numpy as np
 
 from shmjet import Batch
 from shmjet.columns import count, sum_
-from shmjet.columns.group_export import RestoredGroups, pieces
+from shmjet.columns.group_export import RestoredGroups, slices
 from shmjet.columns.groups import Groups
-from shmjet.data.column_keys import hash_rows
-
-PARTITIONS = 271
 
 
 def table_of(keys: Batch) -> Groups:
@@ -32,8 +29,7 @@ def table_of(keys: Batch) -> Groups:
 
 def exported(groups: Groups) -> list[bytes]:
     """Return the pickled pieces of a table."""
-    found = pieces(groups, lambda keys: hash_rows(keys, ["k"]) % np.uint32(PARTITIONS), PARTITIONS)
-    return [pickle.dumps(tuple(piece), 5) for piece in found if piece is not None]
+    return [pickle.dumps(tuple(piece), 5) for piece in slices(groups)]
 
 
 def restored(saved: list[bytes]) -> Groups:
@@ -41,7 +37,8 @@ def restored(saved: list[bytes]) -> Groups:
     groups = Groups(["k"], {"total": sum_("v"), "n": count()})
     merging = RestoredGroups(groups)
     for piece in saved:
-        merging.merge(*pickle.loads(piece)[1:])
+        states, positions = pickle.loads(piece)
+        merging.merge(states, positions, are_new=True)
     merging.finish()
     return groups
 
