@@ -38,7 +38,7 @@ def test_each_attempt_notes_its_first_item_and_the_state_has_every_key(
             eventually(lambda folder=folder: len(restart.notes(folder)) == 2)
             eventually(lambda job=job: job.status is JobStatus.RUNNING)
             saved = job.export_snapshot(kind, timeout=60).vertices
-            least = {"source": 1, "counts": KEYS, "groups": 100}[vertex]  # a native table saves an entry a partition
-            assert saved[vertex].keys >= least
+            assert saved[vertex].keys >= (KEYS if vertex == "counts" else 1)
+            assert saved[vertex].size >= (1 if vertex == "source" else KEYS)  # a table saves many keys in an entry
             execution.cancel()
             eventually(execution.done)

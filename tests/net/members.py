@@ -258,8 +258,13 @@ class ClusterRun:
         return any(progress)
 
     def _call(self, tasklet: Any) -> bool:
+        """Call a tasklet; a barrier that it waits at goes on as if it had saved, since nobody orders a save here."""
         before = tasklet.last_barrier
         progress: bool = tasklet.call()
+        if tasklet.state is State.EMIT_BARRIER:
+            tasklet.pass_barrier(tasklet.intake.barrier)
+            tasklet.state = State.PROCESS_WATERMARK
+            tasklet.runnable = progress = True
         if tasklet.last_barrier != before:
             self.barriers[tasklet.context.vertex_name, tasklet.context.global_index].append(tasklet.last_barrier)
         return progress
