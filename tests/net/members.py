@@ -258,7 +258,7 @@ class ClusterRun:
         return any(progress)
 
     def _call(self, tasklet: Any) -> bool:
-        """Call a tasklet; a barrier that it waits at goes on as if it had saved, since nobody orders a save here."""
+        """Call a tasklet; a barrier that it waits at goes on as if it had saved, since no one orders a save here."""
         before = tasklet.last_barrier
         progress: bool = tasklet.call()
         if tasklet.state is State.EMIT_BARRIER:
