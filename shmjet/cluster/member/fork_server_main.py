@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -86,6 +87,13 @@ def _mapped(fd: int, size: int) -> memoryview:
     return memoryview(mapping)
 
 
+def _import_whole(module: ModuleType) -> None:
+    """Load what a package of this project would load when a name is first used: here all workers share it."""
+    if module.__name__.startswith("shmjet."):
+        for name in getattr(module, "__all__", ()):
+            getattr(module, name)
+
+
 def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequence[str], cluster: str) -> None:
     """Serve fork requests that come in on this socket.
 
@@ -99,7 +107,7 @@ def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequenc
         importlib.import_module(name)
     for name in preload:
         with contextlib.suppress(Exception):
-            importlib.import_module(name)
+            _import_whole(importlib.import_module(name))
     keep_freed_memory()  # for all children
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

@@ -22,7 +22,7 @@ from shmjet.host.allocator import share_one_heap
 from shmjet.host.child_process import accept_signals, die_with_parent, end_with
 from shmjet.host.standard_descriptors import fill_standard_descriptors
 
-_BOTH = ("shmjet.execution.messages", "shmjet.execution.plan", "shmjet.grid")
+_BOTH = ("shmjet.execution.messages", "shmjet.execution.plan", "shmjet.grid.store")
 """What member and workers need alike; none of it starts a thread or imports numpy."""
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
