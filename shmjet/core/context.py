@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from shmjet.core.latency_policy import LatencyPolicy
     from shmjet.core.ownership import PartitionOwners
-    from shmjet.core.state_placement import StatePlacement
 
 
 class DataGrid(Protocol):
@@ -91,7 +90,7 @@ class _VertexContext:
     grid: DataGrid | None = None
     _owners: ClassVar[PartitionOwners | None] = None
     """What the engine has handed in, see `shmjet.core.ownership`. It is not a setting, so it is not a field."""
-    _placement: ClassVar[StatePlacement | None] = None
+    _find_placement: ClassVar[Any] = None
     """What the engine has handed in, see `shmjet.core.state_placement`."""
     _latency: ClassVar[LatencyPolicy | None] = None
     """What the engine has set, see `shmjet.core.latency_policy`."""

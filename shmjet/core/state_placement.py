@@ -39,13 +39,13 @@ class StatePlacement:
 
 def placement_in(context: ProcessorContext) -> StatePlacement:
     """Return what the engine has handed in with a context; without an engine the keys of the state are partitioned."""
-    placement = context._placement
-    return StatePlacement(context.partition_count) if placement is None else placement
+    found: Callable[[], StatePlacement] | None = context._find_placement
+    return StatePlacement(context.partition_count) if found is None else found()
 
 
-def hand_in_placement(context: ProcessorContext, placement: StatePlacement) -> None:
-    """Have a context tell how edges deal what comes. The engine does, before other code has the context."""
-    object.__setattr__(context, "_placement", placement)
+def hand_in_placement(context: ProcessorContext, find: Callable[[], StatePlacement]) -> None:
+    """Have a context tell how edges deal what comes; found when one asks. The engine does, before other code."""
+    object.__setattr__(context, "_find_placement", find)
 
 
 def takes_place(context: ProcessorContext, index: int) -> bool:

@@ -263,7 +263,7 @@ class Deployment:
             open_endpoint=self.endpoints.open,
         )
         hand_in(context, owners_of(self._deploy.plan.slot))
-        hand_in_placement(context, self._placement_of(v))
+        hand_in_placement(context, partial(self._placement_of, v))
         set_policy(context, self.policy)
         hand_in_keep(context, self.services)
         return context

@@ -87,7 +87,7 @@ class Driver:
         )
         set_policy(context, policy)
         if placement is not None:
-            hand_in_placement(context, placement)
+            hand_in_placement(context, lambda: placement)
         processor.init(self.outbox, context)
 
     def call(self, callback: Callable[..., Any], *args: Any) -> Any:

@@ -71,7 +71,7 @@ class Stage:
                 job_config=JobConfig(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE),
             )
             if placement is not None:
-                hand_in_placement(context, placement)
+                hand_in_placement(context, lambda: placement)
             processor.init(outbox, context)
 
     def call(self, index: int, callback: Callable[..., Any], *args: Any) -> Any:

@@ -151,7 +151,7 @@ def test_a_key_of_ones_own_leads_back() -> None:
             assert partition_id(key) % total == index
     for partitioner, found in ((lambda key, count: key % count, 2), (lambda key, count: len(key), 2)):
         context = ProcessorContext(global_index=2, total_parallelism=3)
-        hand_in_placement(context, StatePlacement(10, partitioner=partitioner))
+        hand_in_placement(context, partial(StatePlacement, 10, partitioner=partitioner))
         assert own_key(context) == found
 
 

@@ -15,6 +15,7 @@ from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.inbox import Inbox
 from shmjet.core.key_functions import KeyFn, keys_of, mapped, plain
 from shmjet.core.processor import Processor
+from shmjet.core.state_placement import placement_in
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import ExpandingProcessor, Supply
 from shmjet.processors.general.failures import OnError
@@ -112,7 +113,7 @@ class HashJoinProcessor(ExpandingProcessor):
 
     def _is_everywhere(self, side: int) -> bool:
         """Say whether all processors have the same table of a side; so it is without an engine."""
-        return self.context._placement is None or side + 1 in self.context._placement.broadcast
+        return self.context._find_placement is None or side + 1 in placement_in(self.context).broadcast
 
     def saved_entries(self) -> Iterator[tuple[Any, Any]]:
         """Return the tables, side by side."""
