@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,7 +13,10 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +75,26 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         process.stdout.close()
+
+
+def test_a_member_that_is_stopped_while_it_opens_its_port_ends_in_good_order() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shmjet", "member", "--bind", "127.0.0.1:0", "--cores", "1"],
+        env={**os.environ, "SHMJET_SECRET": SECRET},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def has_link() -> bool:
+        return any("shmjet: link" in " ".join(child.cmdline()) for child in psutil.Process(process.pid).children(True))
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        until(has_link)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
 
 
 def test_a_cluster_shows_its_members(address: str) -> None:

@@ -294,6 +294,8 @@ class Member:
             self._services.address = self._network.address
             if self._keeper is not None and not self._stop.is_set():
                 await self._keeper.settled(_SETTLE_S)
+        if self._stop.is_set():  # it may not have joined yet
+            return False
         if self._network is None or self._network.is_coordinator:
             if self._storage is not None:
                 self._phase(f"going on with the jobs in its storage {self._storage}")
