@@ -21,6 +21,8 @@ class RunSettings(msgspec.Struct, frozen=True, array_like=True):
         max_state_bytes: size of a snapshot at most, None: any.
         observables: names of the observables that it writes to; their observers are told when it ends.
         latency_target: seconds that items should be under way at most; None: by its sources.
+        auto_scaling: restart when members are lost, and when others join.
+        split_brain_protection: begin attempts only where more than half of the members are.
     """
 
     guarantee: str = "none"
@@ -31,6 +33,8 @@ class RunSettings(msgspec.Struct, frozen=True, array_like=True):
     max_state_bytes: int | None = None
     observables: list[str] = []
     latency_target: float | None = None
+    auto_scaling: bool = True
+    split_brain_protection: bool = False
 
     @property
     def has_guarantee(self) -> bool:

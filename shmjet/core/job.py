@@ -27,7 +27,7 @@ class ProcessingGuarantee(enum.Enum):
     """
 
     NONE = "none"
-    """No snapshots are taken; after a fault the job fails."""
+    """No snapshots are taken. After a fault the job fails, but after the loss of a member it begins anew."""
 
     AT_LEAST_ONCE = "at_least_once"
     """Nothing is lost; some items may be processed again."""
@@ -84,8 +84,8 @@ class JobConfig:
         processing_guarantee: see `ProcessingGuarantee`. A job with one takes snapshots, is restarted from the last one
             when a process of it is lost, and runs once at a time.
         snapshot_interval: seconds from the end of one snapshot to the start of the next.
-        auto_scaling: restart the job on the new set of members when one joins or leaves; this version never does, and
-            takes only the default, True.
+        auto_scaling: restart the job on the rest when a member is lost. A job with a guarantee goes on from its last
+            snapshot, one without begins anew. False: the loss suspends a job with a guarantee, and fails one without.
         suspend_on_failure: suspend the job instead of failing it; `Job.suspension_cause` says why.
         split_brain_protection: run only where more than half of the members are; only the default, False, in this
             version.
@@ -257,7 +257,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "name": _text,
     "processing_guarantee": _guarantee,
     "snapshot_interval": _seconds,
-    "auto_scaling": not_yet(_boolean, True, "restarts no job when members join or leave"),
+    "auto_scaling": _boolean,
     "suspend_on_failure": _boolean,
     "split_brain_protection": not_yet(_boolean, False, "restarts no job, so none runs on both sides"),
     "initial_snapshot_name": _snapshot_name,

@@ -33,7 +33,9 @@ _MAX_TEXT_LINES = 4
 _MAX_TEXT = 2000
 MOST_PICKLED = 16 << 20
 """Bytes of an exception that travels as it is; of a larger one the text does."""
-_LOSSES = ("worker_lost", "member_lost")
+MEMBER_LOST = "member_lost"
+"""The kind of the loss of a member, or of the connection to one."""
+_LOSSES = ("worker_lost", MEMBER_LOST)
 _NOT_THE_USERS = tuple(
     f"{folder}{os.sep}" for name in ("shmjet", "cloudpickle") for folder in sys.modules[name].__path__
 )
@@ -196,7 +198,7 @@ def member_lost(text: str, *, member: str) -> Failure:
         text: how it was lost; names it.
         member: its address.
     """
-    return Failure("member_lost", None, -1, -1, 0, "MemberLostError", text, [], None, member=member)
+    return Failure(MEMBER_LOST, None, -1, -1, 0, "MemberLostError", text, [], None, member=member)
 
 
 def _signal_name(number: int) -> str:
@@ -221,7 +223,7 @@ def to_exception(failure: Failure, *, member: str, job: str) -> BaseException:
             signal=failure.signal or None,
             vertices=failure.vertices,
         )
-    if failure.kind == "member_lost":
+    if failure.kind == MEMBER_LOST:
         return MemberLostError(f"job {job} failed: {failure.text}{in_vain}")
     cause: BaseException | None = None
     if failure.exception is not None:

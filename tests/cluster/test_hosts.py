@@ -89,8 +89,9 @@ def items(out: str) -> DAG:
     return dag.edge(between(source, dag.new_vertex("sink", sink)).distributed())
 
 
-def running(jet: JetInstance, name: str | None = None) -> Execution:
-    execution = jet.new_job(endless(), JobConfig(name=name)).execute()
+def running(jet: JetInstance, name: str | None = None, *, follows: bool = False) -> Execution:
+    """Have a job run that fails when a member is lost, or that follows the cluster."""
+    execution = jet.new_job(endless(), JobConfig(name=name, auto_scaling=follows)).execute()
     wait_until(lambda: execution.status is not JobStatus.STARTING, SOON_S, lambda: repr(execution))
     assert execution.status is JobStatus.RUNNING, execution.exception(0)
     return execution
@@ -368,7 +369,7 @@ def test_of_a_network_that_is_cut_the_larger_part_goes_on(whole: Hosts) -> None:
         survivor = running(jet)
         whole.heal()
         whole.await_members(3)
-        assert survivor.status is JobStatus.RUNNING
+        assert survivor.status is JobStatus.RUNNING, survivor.exception(0)
         survivor.cancel()
         assert jet.cluster.members[0].address != lonely.address
 

@@ -32,11 +32,25 @@ OWN = make_failure(OwnRestart("mine"), vertex="map", processor_index=0, worker=0
 def test_losses_restart_a_job_with_a_guarantee_and_a_request_restarts_any(guarantee: str, suspends: bool) -> None:
     settings = RunSettings(guarantee=guarantee, suspend_on_failure=suspends)
     otherwise = Next.SUSPEND if suspends else Next.END
-    for failure in (LOST, MEMBER, DAMAGE):
+    for failure in (LOST, DAMAGE):
         assert next_after(failure, settings, 1) is (otherwise if guarantee == "none" else Next.AGAIN)
     for failure in (ASKED, OWN):
         assert next_after(failure, settings, 1) is Next.AGAIN
     assert next_after(ERROR, settings, 1) is otherwise
+
+
+@pytest.mark.parametrize("guarantee", ["none", "at_least_once", "exactly_once"])
+@pytest.mark.parametrize("suspends", [False, True])
+def test_a_lost_member_restarts_what_scales_suspends_what_can_go_on_and_fails_the_rest(
+    guarantee: str, suspends: bool
+) -> None:
+    scales = RunSettings(guarantee=guarantee, suspend_on_failure=suspends)
+    assert next_after(MEMBER, scales, 1) is Next.AGAIN
+    assert next_after(MEMBER, scales, MOST_ATTEMPTS) is (Next.SUSPEND if suspends else Next.END)
+    stays = msgspec.structs.replace(scales, auto_scaling=False)
+    assert next_after(MEMBER, stays, 1) is (Next.END if guarantee == "none" and not suspends else Next.SUSPEND)
+    for failure in (LOST, ASKED, ERROR):  # which no other members would have helped
+        assert next_after(failure, stays, 1) is next_after(failure, scales, 1)
 
 
 def test_ten_attempts_in_a_row_are_enough() -> None:

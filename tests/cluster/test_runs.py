@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
-from shmjet.cluster.jobs.run import ANNOUNCE_S, JobRun, Told
+from shmjet.cluster.jobs.run import ANNOUNCE_S, LASTING_S, JobRun, Told
 from shmjet.cluster.jobs.run_parts import Next, RunRequest
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.protocol import Submission
@@ -71,8 +71,10 @@ class Story:
         lineage: Any = None,
         starts: bool = True,
         pauses: Sequence[float] = (),
+        attempts_before: int = 0,
     ) -> None:
         self.made: list[Attempt] = []
+        self.waits_for = ""
         self.told: list[tuple[JobStatus, str | None]] = []
         self.over = 0
 
@@ -96,6 +98,8 @@ class Story:
             on_over=over,
             after_failure=lambda run, failure: Next.AGAIN if run.attempt_count < attempts else otherwise,
             pause_before_next=lambda failed: pauses[failed - 1] if pauses else 0.0,
+            waits_for=lambda _: self.waits_for,
+            attempts_before=attempts_before,
             lineage=lineage,
         )
         self.run.add_status_listener(lambda old, new: self.statuses.append((old, new)))
@@ -542,11 +546,10 @@ def test_a_run_that_was_suspended_when_its_member_ended_waits_with_its_cause(the
         assert story.run.status is JobStatus.SUSPENDED
         assert story.run.suspension is not None
         assert story.run.suspension.failure == cause
-        assert not story.newest.is_started
+        assert not story.made
         assert (await story.run.metrics()).vertices == NO_METRICS.vertices
         if then == "cancelled":
             story.run.cancel()
-            story.stops()
             assert (story.run.status, story.run.cancelled) == (JobStatus.FAILED, True)
         else:
             story.run.resume()
@@ -556,7 +559,7 @@ def test_a_run_that_was_suspended_when_its_member_ended_waits_with_its_cause(the
             story.newest.becomes(JobStatus.COMPLETED)
             story.newest.ends()
             assert story.told[-1] == (JobStatus.COMPLETED, None)
-        assert (story.over, len(story.made), story.run.is_over) == (1, 1, True)
+        assert (story.over, len(story.made), story.run.is_over) == (1, then == "resumed", True)
 
     looped(main)
 
@@ -684,5 +687,78 @@ def test_no_attempt_follows_a_failed_one_that_is_still_being_stopped_when_its_ru
         story.fails("a worker is gone")
         assert story.told == [(JobStatus.FAILED, "a worker is gone")]
         assert (len(story.made), story.over) == (1, 1)
+
+    looped(main)
+
+
+def test_an_attempt_begins_when_what_it_waits_for_is_there() -> None:
+    async def main() -> None:
+        story = Story(attempts=9)
+        story.newest.becomes(JobStatus.RUNNING)
+        story.waits_for = "a third member"
+        story.fails()
+        assert (len(story.made), story.run.status, story.run.waits_for) == (1, JobStatus.NOT_RUNNING, "a third member")
+        told = len(story.told)
+        story.run.reconsider()
+        assert (len(story.made), len(story.told)) == (1, told)
+        story.waits_for = ""
+        story.run.reconsider()
+        assert (len(story.made), story.run.status, story.run.waits_for) == (2, JobStatus.STARTING, "")
+        story.run.reconsider()
+        assert len(story.made) == 2
+
+    looped(main)
+
+
+@pytest.mark.parametrize("then", ["cancelled", "suspended", "restarted"])
+def test_what_is_asked_of_a_run_that_waits_is_done_at_once(then: str) -> None:
+    async def main() -> None:
+        story = Story(attempts=9)
+        story.waits_for = "a third member"
+        story.fails()
+        if then == "cancelled":
+            story.run.cancel()
+            assert (story.run.status, story.over) == (JobStatus.FAILED, 1)
+        elif then == "suspended":
+            story.run.suspend()
+            assert story.run.status is JobStatus.SUSPENDED
+            story.run.resume()
+            assert story.run.status is JobStatus.NOT_RUNNING
+        else:
+            story.run.restart()
+            assert story.run.status is JobStatus.NOT_RUNNING
+        story.waits_for = ""
+        story.run.reconsider()
+        assert len(story.made) == (1 if then == "cancelled" else 2)
+
+    looped(main)
+
+
+def test_a_run_of_a_lost_coordinator_goes_on_with_a_further_attempt() -> None:
+    async def main() -> None:
+        story = Story(starts=False, attempts_before=2)
+        story.waits_for = "a connection"
+        story.run.go_on()
+        assert (story.told[-1], story.made) == ((JobStatus.NOT_RUNNING, None), [])
+        story.waits_for = ""
+        story.run.reconsider()
+        assert (story.run.attempt_count, story.newest.is_started) == (3, True)
+        story.newest.becomes(JobStatus.RUNNING)
+        story.newest.becomes(JobStatus.COMPLETED)
+        story.newest.ends()
+        assert (story.told[-1], story.over) == ((JobStatus.COMPLETED, None), 1)
+
+    looped(main)
+
+
+def test_an_attempt_without_snapshots_that_has_lasted_was_not_in_vain() -> None:
+    async def main() -> None:
+        story = Story(attempts=9)
+        for attempts in range(2, 5):
+            await asyncio.sleep(LASTING_S)
+            story.fails()
+            assert (len(story.made), story.run.failed_attempts) == (attempts, 1)
+        story.fails()
+        assert story.run.failed_attempts == 2
 
     looped(main)

@@ -36,7 +36,6 @@ DESCRIBING = {"core/config.py", "core/job.py", "cluster/client/unsupported_setti
 NOT_YET: dict[type, dict[str, Any]] = {
     JetConfig: {"scale_up_delay": 1.0},
     JobConfig: {
-        "auto_scaling": False,
         "split_brain_protection": True,
     },
     EdgeConfig: {},
@@ -106,9 +105,9 @@ def test_environment_and_file_are_refused_too(
 
 def test_a_setting_that_is_set_later_is_refused_too() -> None:
     config = JobConfig()
-    config.auto_scaling = True
-    with pytest.raises(ConfigError, match=r"JobConfig\.auto_scaling is False, but this version restarts no job"):
-        config.auto_scaling = False
+    config.split_brain_protection = False
+    with pytest.raises(ConfigError, match=r"JobConfig\.split_brain_protection is True, but this version"):
+        config.split_brain_protection = True
 
 
 def used_names(function: Any) -> set[str]:

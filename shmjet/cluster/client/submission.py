@@ -73,6 +73,8 @@ def _settings(config: JobConfig, observables: list[str]) -> RunSettings:
         max_state_bytes=config.max_state_bytes,
         observables=observables,
         latency_target=config.latency_target,
+        auto_scaling=config.auto_scaling,
+        split_brain_protection=config.split_brain_protection,
     )
 
 

@@ -5,10 +5,12 @@ A coordinator remembers a thousand runs that have ended. So nothing in here lead
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
+from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.membership.views import Peer
 from shmjet.cluster.merged_metrics import merge_metrics
@@ -60,7 +62,7 @@ class EndedAttempt:
     def cancel(self) -> None:
         """Do nothing: it has ended."""
 
-    def take_snapshot(self, request: SnapshotRequest, done: Callable[[str | None], None]) -> None:
+    def take_snapshot(self, request: SnapshotRequest, lineage: Lineage, done: Callable[[str | None], None]) -> None:
         """Say that it comes too late."""
         done(STOPPED)
 
@@ -76,8 +78,23 @@ class EndedAttempt:
 
     async def own_metrics(self) -> Metrics:
         """Return those of the coordinator's part alone."""
-        final = self.metrics_of.get(self.members[0].uuid)
+        final = self.metrics_of.get(self.members[0].uuid) if self.members else None
         return NO_METRICS if final is None else final()
+
+
+def unbegun(run: int) -> EndedAttempt:
+    """Return what stands for the attempt of a run of which none has begun here."""
+    return EndedAttempt(
+        id=run,
+        status=JobStatus.STARTING,
+        failure=None,
+        cancelled=False,
+        may_be_followed=False,
+        left_off=False,
+        members=(),
+        metrics_of={},
+        started_at=time.time(),
+    )
 
 
 def metrics_of_all(members: tuple[Peer, ...], found: Mapping[str, Metrics], started_at: float) -> Metrics:
@@ -88,6 +105,8 @@ def metrics_of_all(members: tuple[Peer, ...], found: Mapping[str, Metrics], star
         found: what is known of each, by its identity.
         started_at: when the attempt was asked for, in seconds since 1970.
     """
+    if not members:
+        return NO_METRICS
     if len(members) == 1:
         return found.get(members[0].uuid, NO_METRICS)
     return merge_metrics([(peer.address, found[peer.uuid]) for peer in members if peer.uuid in found], started_at)

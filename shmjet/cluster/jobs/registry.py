@@ -68,7 +68,7 @@ class ParticipantRegistry:
         """Say whether to take part in what another member leads; tell it why not."""
         if order.epoch != view.epoch or sender != view.coordinator.uuid:
             text = f"the cluster has changed while the job was being started (epoch {order.epoch}, now {view.epoch})"
-            failure = member_lost(text, member=me.address)
+            failure = msgspec.structs.replace(member_lost(text, member=me.address), restartable=True)
         elif self._permits is not None and not self._permits(order.submission.named):
             text = f"member {me.address} runs only the jobs of its own configuration (allow_code is off)"
             failure = Failure("error", None, -1, -1, me.pid, "AuthenticationError", text, [], None, member=me.address)

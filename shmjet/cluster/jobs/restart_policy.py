@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shmjet.cluster.jobs.run_parts import Next
 from shmjet.cluster.lifecycle_messages import RunSettings
-from shmjet.execution.failure import is_loss
+from shmjet.execution.failure import MEMBER_LOST, is_loss
 from shmjet.execution.messages import Failure
 
 MOST_ATTEMPTS = 10
@@ -16,15 +16,24 @@ DAMAGED = "DamagedSnapshotError"
 def next_after(failure: Failure, settings: RunSettings, failed_attempts: int) -> Next:
     """Say what follows an attempt that has failed.
 
+    A lost member, or connection to one, restarts a job with `auto_scaling`, from its last snapshot or from the start.
+    Without `auto_scaling` it suspends a job with a guarantee, and fails one without.
+
     Args:
         failure: why it has failed.
         settings: of the job.
         failed_attempts: how many have failed since the last new snapshot, this one included.
     """
-    loss = is_loss(failure) or failure.type_name == DAMAGED
-    if (failure.restartable or (loss and settings.has_guarantee)) and failed_attempts < MOST_ATTEMPTS:
+    if failure.kind == MEMBER_LOST and not failure.restartable:
+        is_restarted = settings.auto_scaling
+        is_suspended = settings.suspend_on_failure or (settings.has_guarantee and not settings.auto_scaling)
+    else:
+        loss = is_loss(failure) or failure.type_name == DAMAGED
+        is_restarted = failure.restartable or (loss and settings.has_guarantee)
+        is_suspended = settings.suspend_on_failure
+    if is_restarted and failed_attempts < MOST_ATTEMPTS:
         return Next.AGAIN
-    return Next.SUSPEND if settings.suspend_on_failure else Next.END
+    return Next.SUSPEND if is_suspended else Next.END
 
 
 def pause_before_next(failed_attempts: int, unit: float) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
+from shmjet.cluster.jobs.ended_attempt import unbegun
 from shmjet.cluster.jobs.lineage import Lineage, snapshot_row
 from shmjet.cluster.jobs.run_changes import RunChanges
 from shmjet.cluster.jobs.run_parts import Coordinator, Next, RunRequest, RunSuspension, Wish
@@ -19,7 +20,7 @@ from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
 from shmjet.core import JobStateError, JobStatus, ShmjetError
 from shmjet.execution.messages import Failure
-from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.execution.metrics import Metrics
 
 _BEFORE_RUNNING = (JobStatus.STARTING, JobStatus.NOT_RUNNING)
 """The statuses of a run that has not ended while it waits for its attempt, or for its next one."""
@@ -27,6 +28,8 @@ EXPORT_WAIT_S = 60.0
 """How long an export waits for a run that does not run yet or again, and for the end of a run that ends with it."""
 ANNOUNCE_S = 0.001
 """How long after its start a run's client is told how far it is, if it has not ended by then."""
+LASTING_S = 60.0
+"""How long an attempt of a job without snapshots has lasted for it not to count as one in vain."""
 
 
 Told = Callable[[Any], None]
@@ -37,6 +40,8 @@ AfterFailure = Callable[["JobRun", Failure], Next]
 """Says of a run whose attempt has failed what comes next."""
 PauseBeforeNext = Callable[[int], float]
 """Says, from how many attempts have failed since the last new snapshot, for how many seconds the next one waits."""
+WaitsFor = Callable[["JobRun"], str]
+"""Says of a run what its next attempt has to wait for; empty when it may begin."""
 StatusListener = Callable[[JobStatus, JobStatus], None]
 """Called with a run's status before a change and after it."""
 
@@ -52,6 +57,9 @@ class JobRun:
         on_over: called with the run when nothing of it is left anywhere.
         after_failure: says what follows an attempt that has failed, unless results may have been made visible.
         pause_before_next: says how long the attempt after a failed one waits.
+        waits_for: says what an attempt after the first one has to wait for; asked again by `reconsider`.
+        attempts_before: that another coordinator has begun.
+        started_at: when it was asked for, in seconds since 1970; None: now.
         lineage: its snapshots; None for a job without a guarantee that begins from none.
         make_lineage: makes one of its exports, when there is none. Raises ShmjetError when there is no room.
     """
@@ -66,6 +74,9 @@ class JobRun:
         on_over: Told,
         after_failure: AfterFailure = lambda *_: Next.END,
         pause_before_next: PauseBeforeNext = lambda _: 0.0,
+        waits_for: WaitsFor = lambda _: "",
+        attempts_before: int = 0,
+        started_at: float | None = None,
         lineage: Lineage | None = None,
         make_lineage: Callable[[], Lineage] | None = None,
     ) -> None:
@@ -73,13 +84,15 @@ class JobRun:
         self.job = request.job
         self.code = request.code
         self.logs = request.logs
-        self.started_at = time.time()
+        self.started_at = time.time() if started_at is None else started_at
         self.completed_at: float | None = None
-        self.attempt_count = 0
+        self.attempt_count = attempts_before
         self.failed_attempts = 0
         """Attempts that have failed since the last new snapshot, or since it was resumed."""
         self.suspension: RunSuspension | None = None
         """Why it is suspended; None while it is not."""
+        self.waits_for = ""
+        """What its next attempt waits for; empty while there is one, or none is to begin."""
         self.lineage = lineage
         self._make_lineage = make_lineage
         self._attempts = attempts
@@ -87,16 +100,16 @@ class JobRun:
         self._on_over = on_over
         self._after_failure = after_failure
         self._pause_before_next = pause_before_next
+        self._ask_what_it_waits_for = waits_for
         self._listeners: list[StatusListener] = []
         self._changes = RunChanges()
-        self._attempt: Coordinator
+        self._attempt: Coordinator = unbegun(id)
+        self._began_at = 0.0
         self._wish: Wish | None = None
         self._stopping_for_wish = False
         self._exporting = 0
         self._attempts_in_vain = 0
         """How many attempts had failed when it was given up; 0 while it is not."""
-        self._waits_to_begin = False
-        """Whether it is suspended, and its first attempt begins when it is resumed."""
         self._counted_from: LastSnapshot | None = None
         """The last snapshot when `failed_attempts` was 0."""
         self._has_cancelled = False
@@ -112,14 +125,15 @@ class JobRun:
         self._last = JobStatus.STARTING
         self._overdue = False
         self._announcer: asyncio.TimerHandle | None = None
-        self._begin()
 
     def _begin(self) -> None:
         self.attempt_count += 1
         self._next = Next.END
         self._pause_s = 0.0
         self._stopping_for_wish = False
+        self._began_at = asyncio.get_running_loop().time()
         self._attempt = self._attempts(self, self._changed, self._ended)
+        self._attempt.start()
 
     # -- what clients see ---------------------------------------------------------------------------------------
 
@@ -135,7 +149,7 @@ class JobRun:
             return JobStatus.FAILED
         if self.suspension is not None:
             return JobStatus.SUSPENDED_EXPORTING_SNAPSHOT if self._exporting else JobStatus.SUSPENDED
-        if self._pause is not None:
+        if self._pause is not None or self.waits_for:
             return JobStatus.NOT_RUNNING
         match self._next:
             case Next.AGAIN:
@@ -185,11 +199,11 @@ class JobRun:
 
     def metrics(self) -> Awaitable[Metrics]:
         """Return the metrics of the newest attempt, on all members."""
-        return _no_metrics() if self._waits_to_begin else self._attempt.metrics()
+        return self._attempt.metrics()
 
     def own_metrics(self) -> Awaitable[Metrics]:
         """Return those of this member's part alone."""
-        return _no_metrics() if self._waits_to_begin else self._attempt.own_metrics()
+        return self._attempt.own_metrics()
 
     def forget_exception(self) -> None:
         """Keep the text of its failure only."""
@@ -217,30 +231,38 @@ class JobRun:
     def start(self) -> None:
         """Begin with the first attempt."""
         self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
-        self._attempt.start()
+        self._begin()
+
+    def go_on(self) -> None:
+        """Begin with a further attempt, as soon as it may begin: the coordinator that has begun the run is lost."""
+        self._overdue, self._next = True, Next.AGAIN
+        self._go_on()
+
+    def reconsider(self) -> None:
+        """Begin the attempt that waits for something, if it need not wait any more."""
+        if self.waits_for:
+            self._go_on()
 
     def start_suspended(self, failure: Failure | None) -> None:
-        """Begin with waiting for `resume`: the run was suspended when its member was started again.
+        """Begin with waiting for `resume`: the run is suspended, and its coordinator was started again, or is lost.
 
         Args:
             failure: the error that suspended it; None when a client asked for it.
         """
-        self._waits_to_begin, self._overdue = True, True
+        self._overdue = True
         self._next, self.suspension = Next.SUSPEND, RunSuspension(failure=failure)
         self._tell()
 
     def cancel(self) -> None:
         """Ask for the end; `on_status` tells when it has come."""
         self._export_comes_too_late()
-        if self._waits_to_begin:
-            self._waits_to_begin, self._next, self.suspension = False, Next.END, None
         if self._next is Next.END:
             self._wish, self._stopping_for_wish = None, False
             self._has_cancelled = True
             self._attempt.cancel()
         elif not self._cancelled_between:  # the attempt has come to its end, and no other begins
             self._cancelled_between, self._wish = True, None
-            nothing_is_left = self._end_pause() or self.suspension is not None
+            nothing_is_left = self._end_waiting() or self.suspension is not None
             self.suspension = None
             self._tell()
             if nothing_is_left:
@@ -281,11 +303,6 @@ class JobRun:
         self.suspension = None
         self.failed_attempts = 0
         self._attempts_in_vain = 0
-        if self._waits_to_begin:
-            self._waits_to_begin, self._next = False, Next.END
-            self._tell()
-            self._attempt.start()
-            return
         self._next = Next.AGAIN
         self._tell()
         self._go_on()
@@ -413,7 +430,7 @@ class JobRun:
     def _grant(self) -> None:
         """Stop a running attempt, or end a pause, for what a client has asked for."""
         wish, attempt = self._wish, self._attempt
-        if wish is not None and wish.exported is None and self._end_pause():
+        if wish is not None and wish.exported is None and self._end_waiting():
             self._follow()
             return
         if wish is None or attempt.status is not JobStatus.RUNNING:
@@ -460,7 +477,7 @@ class JobRun:
             return wish.then
         if failure is None or self._has_cancelled or not attempt.may_be_followed:
             return Next.END
-        if self.last_snapshot is not self._counted_from:
+        if self.last_snapshot is not self._counted_from or self._has_lasted:
             self.failed_attempts, self._counted_from = 0, self.last_snapshot
         self.failed_attempts += 1
         self._pause_s = self._pause_before_next(self.failed_attempts)
@@ -469,6 +486,12 @@ class JobRun:
             self._attempts_in_vain = self.failed_attempts
         self._cause = self._in_vain(failure) if follows is Next.SUSPEND else None
         return follows
+
+    @property
+    def _has_lasted(self) -> bool:
+        """Whether the attempt of a job that takes no snapshots has lasted for so long that it was not in vain."""
+        takes_snapshots = self.lineage is not None and self.lineage.takes_snapshots
+        return not takes_snapshots and asyncio.get_running_loop().time() - self._began_at >= LASTING_S
 
     def _tell(self) -> None:
         status = self.status
@@ -514,13 +537,14 @@ class JobRun:
         else:
             self._go_on()
 
-    def _end_pause(self) -> bool:
-        """End the pause between two attempts, and say whether there was one."""
-        if self._pause is None:
-            return False
-        self._pause.cancel()
-        self._pause = None
-        return True
+    def _end_waiting(self) -> bool:
+        """End the pause between two attempts, or what the next one waits for; say whether there was such a thing."""
+        has_waited = self._pause is not None or bool(self.waits_for)
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        self.waits_for = ""
+        return has_waited
 
     def _pause_is_over(self) -> None:
         self._pause = None
@@ -536,18 +560,15 @@ class JobRun:
     def _go_on(self) -> None:
         if self._wish is not None and (self._wish.exported is None or self._wish.exported.done()):
             self._wish = None  # another attempt was all that was asked for; an export waits until that runs
+        self.waits_for = self._ask_what_it_waits_for(self)
         if self.status is not self._last:
             self._tell()
-        self._begin()
-        self._attempt.start()
+        if not self.waits_for:
+            self._begin()
 
 
 def _nothing(_: JobRun) -> None:
     """Stand for what is called when the run changes: it does not change any more."""
-
-
-async def _no_metrics() -> Metrics:
-    return NO_METRICS
 
 
 def _settle(outcome: asyncio.Future[str | None], error: str | None) -> None:

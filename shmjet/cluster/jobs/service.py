@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
+from shmjet.cluster.jobs.cluster import Cluster, why_no_attempt
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
 from shmjet.cluster.jobs.ended_attempt import EndedAttempt
@@ -77,9 +78,9 @@ class JobService:
         registry: of its participants.
         others: the post to other members.
         named: the jobs of the member's own configuration.
-        view: gives the view in force; of a member alone, one with it only.
+        cluster: the members.
+        owners: gives the owners of partitions among the members of a view.
         next_number: gives numbers of attempts, unique in the cluster.
-        coordinating_for: says for how many seconds this member has coordinated.
         allow_code: whether clients may bring code.
         restart_pause: the first pause between attempts that fail one after the other, in seconds.
         observables: are told of the runs that write to them.
@@ -93,17 +94,16 @@ class JobService:
         others: FilePost,
         named: NamedJobs,
         *,
-        view: Callable[[], View],
+        cluster: Cluster,
         owners: Callable[[View], PartitionOwners],
         next_number: Callable[[], int],
-        coordinating_for: Callable[[], float],
         allow_code: bool,
         restart_pause: float,
         observables: WrittenObservables,
         records: RunRecords | None = None,
     ) -> None:
         self._services = services
-        self._view = view
+        self._cluster = cluster
         self._owners = owners
         self._next_number = next_number
         self._post = JobPost(others, self._deliver)
@@ -118,7 +118,7 @@ class JobService:
         """and those of them that are suspended because they have failed before their first snapshot here."""
         self.participants = registry
         registry.open(services, self._post)
-        self.table = JobTable(self._make_run, named, coordinating_for, allow_code=allow_code)
+        self.table = JobTable(self._make_run, named, lambda: cluster.coordinating_for, allow_code=allow_code)
 
     def has_job(self, job_id: str) -> bool:
         """Say whether a job may be run again, or is being run."""
@@ -161,6 +161,7 @@ class JobService:
             on_over=over,
             after_failure=self._after_failure,
             pause_before_next=self._pause_before_next,
+            waits_for=lambda _: why_no_attempt(self._cluster),
             lineage=lineage,
             make_lineage=partial(self._new_lineage, request.job),
         )
@@ -292,7 +293,7 @@ class JobService:
 
     def _make_attempt(self, run: JobRun, on_change: Told, on_over: Told) -> JobCoordinator:
         number = run.id if run.attempt_count == 1 else self._next_number()
-        view = self._view()
+        view = self._cluster.view
         members = view.members
         self._post.add_identity(members[0].uuid)
 
@@ -307,7 +308,7 @@ class JobService:
             code=run.code,
             logs=run.logs,
             members=members,
-            epoch=lambda: self._view().epoch,
+            epoch=lambda: self._cluster.view.epoch,
             owners=self._owners(view),
             lineage=run.lineage,
             is_followed=lambda: run.is_going_on,
@@ -357,6 +358,11 @@ class JobService:
             coordinator.members_lost(gone, failure)
         for run in self.participants.members_lost(gone, failure):
             self.table.note_gone(run, failure)
+
+    def cluster_changed(self) -> None:
+        """Begin attempts that have waited: there is a new view, or a member is connected again."""
+        for run in self.table.active:
+            run.reconsider()
 
     def forget_all(self, failure: Failure) -> None:
         """Stop what others lead, and forget what this member coordinates: it does not any more."""

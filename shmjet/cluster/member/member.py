@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import math
 import os
 import random
 import socket
@@ -30,6 +29,7 @@ from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.run_records import RunRecords
 from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
+from shmjet.cluster.member.cluster_of_runs import ClusterOfRuns
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.member.monitor_requests import MonitorRequests
@@ -209,10 +209,9 @@ class Member:
             self._participants,
             self._attachments,
             self._named,
-            view=self._view,
+            cluster=ClusterOfRuns(network, self._view, lambda: self.uuid),
             owners=self._partitions.owners,
             next_number=lambda: next(self._ids),
-            coordinating_for=(lambda: math.inf) if network is None else network.coordinating_for,
             allow_code=self.settings.allow_code,
             restart_pause=self.settings.restart_pause,
             observables=self._observables,
@@ -495,6 +494,7 @@ class Member:
             self._forwarder.member_lost(peer.uuid, f"member {peer.address} is gone")
             self._keeper.connection_lost(peer.uuid)
         self._member_loss.view_changed(event, self.uuid)
+        self._jobs.cluster_changed()
         self._keeper.look()
 
     def table_changed(self) -> None:
@@ -512,6 +512,10 @@ class Member:
         self._forwarder.member_lost(peer.uuid, f"the connection to member {peer.address} was lost ({why})")
         self._keeper.connection_lost(peer.uuid)
         self._member_loss.connection_lost(peer, why, self._network.view)
+
+    def connected(self, identity: str) -> None:
+        """See `NetworkUser`."""
+        self._jobs.cluster_changed()
 
     def isolated(self, lost: tuple[Peer, ...]) -> None:
         """See `NetworkUser`."""

@@ -442,6 +442,7 @@ class Network:
         if event.dialed is not None and event.dialed != event.address:
             self._state.rename(event.dialed, event.address)
         self._contacts.up(event.peer, event.address, event.dialed)
+        self._user.connected(event.peer)
 
     def _down(self, event: PeerDown) -> None:
         address = self._contacts.down(event.peer)

@@ -54,6 +54,9 @@ class NetworkUser(Protocol):
     def fenced(self, others: tuple[Peer, ...], why: str) -> None:
         """This member is not what it was any more: all that it took part in has failed, and its maps are gone."""
 
+    def connected(self, identity: str) -> None:
+        """There is a connection to a member, which may not be in the view yet."""
+
     def connection_lost(self, peer: Peer, why: str) -> None:
         """The connection to a member of the view has broken; what was under way is lost."""
 
