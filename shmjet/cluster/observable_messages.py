@@ -106,6 +106,7 @@ class Observed(msgspec.Struct, frozen=True, tag=True, array_like=True):
         sequence: of the first item in `frames`.
         skip: items of the first frame that the reader is not to get.
         frames: in order.
+        is_written: whether a run writes to it, at whose end the reader will hear of that.
     """
 
     subscription: int
@@ -114,3 +115,4 @@ class Observed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     sequence: int = 0
     skip: int = 0
     frames: list[ObservedFrame] = []
+    is_written: bool = False

@@ -65,6 +65,8 @@ class MemberSettings(msgspec.Struct, frozen=True):
     storage: str = ""
     backup_count: int = 1
     """How many backups partitions should have, as far as there are members."""
+    scale_up_delay: float = 10.0
+    """Seconds from the last join of members to the restarts of jobs."""
 
 
 class Starting(msgspec.Struct, frozen=True, tag=True):

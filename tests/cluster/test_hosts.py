@@ -97,6 +97,16 @@ def running(jet: JetInstance, name: str | None = None, *, follows: bool = False)
     return execution
 
 
+def await_second_attempt(execution: Execution) -> None:
+    """Wait until a job that follows the cluster runs again, and cancel it."""
+    wait_until(
+        lambda: execution.status is JobStatus.RUNNING and execution.metrics().attempts > 1,
+        SOON_S,
+        lambda: f"{execution!r}, attempts: {execution.metrics().attempts}",
+    )
+    execution.cancel()
+
+
 def list_on(jet: JetInstance, host: Host) -> str:
     """Return the name of a list that lies on a member, and stays there: partitions of members that came have moved."""
     (uuid,) = [member.uuid for member in jet.cluster.members if member.address == host.address]
@@ -259,12 +269,13 @@ def test_members_say_what_is_open_and_never_the_secret(whole: Hosts) -> None:
 
 def test_when_a_member_is_killed_its_jobs_fail_and_the_rest_goes_on(jet: JetInstance, whole: Hosts) -> None:
     victim = others(whole, coordinator(whole, jet))[0]
-    execution = running(jet)
+    execution, follower = running(jet), running(jet, follows=True)
     whole.kill(victim)
     error = execution.exception(SOON_S)
     assert isinstance(error, MemberLostError)
     assert victim.address in str(error)
     whole.await_members(2)
+    await_second_attempt(follower)
     running(jet).cancel()
 
 
@@ -272,12 +283,13 @@ def test_when_the_coordinator_is_killed_another_one_takes_over(whole: Hosts) -> 
     with whole.client() as jet:
         victim = coordinator(whole, jet)
     with whole.client(others(whole, victim)) as jet:
-        execution = running(jet)
+        execution, follower = running(jet), running(jet, follows=True)
         whole.kill(victim)
         error = execution.exception(SOON_S)
         assert isinstance(error, MemberLostError)
         assert victim.address in str(error)
         wait_until(lambda: len(jet.cluster.members) == 2, SOON_S, lambda: repr(jet.cluster.members))
+        await_second_attempt(follower)
         running(jet).cancel()
 
 
@@ -360,12 +372,13 @@ def test_of_a_network_that_is_cut_the_larger_part_goes_on(whole: Hosts) -> None:
         lonely = coordinator(whole, jet)
     rest = others(whole, lonely)
     with whole.client(rest) as jet:
-        execution = running(jet)
+        execution, follower = running(jet), running(jet, follows=True)
         whole.cut([lonely])
         error = execution.exception(SOON_S)
         assert isinstance(error, MemberLostError)
         assert lonely.address in str(error)
         wait_until(lambda: len(jet.cluster.members) == 2, SOON_S, lambda: repr(jet.cluster.members))
+        await_second_attempt(follower)
         survivor = running(jet)
         whole.heal()
         whole.await_members(3)

@@ -5,24 +5,32 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 import shmjet
 from shmjet import (
+    DAG,
+    ClientConfig,
     Execution,
     JetConfig,
     JetInstance,
     Job,
     JobConfig,
     JobStatus,
+    Member,
     MemberLostError,
     ProcessingGuarantee,
+    Processor,
+    between,
+    from_,
+    sinks,
 )
-from tests.cluster.counting import exact, sharing
+from shmjet.core.processor import ProcessorMetaSupplier, ProcessorSupplier
+from tests.cluster.counting import Shares, exact, sharing
+from tests.waiting import until, until_there
 
 SOON_S = 60.0
 SECRET = "hush"
@@ -32,22 +40,49 @@ pytestmark = pytest.mark.slow
 Eventually = Callable[[Callable[[], object]], None]
 
 
-@pytest.fixture
-def members(eventually: Eventually) -> Iterator[list[JetInstance]]:
-    """Three members with a worker each, the oldest first."""
-    with ExitStack() as stack:
-        found: list[JetInstance] = []
-        for _ in range(3):
-            seeds = tuple(member.cluster.members[0].address for member in found[:1])
+class Cluster:
+    """Three members with a worker each; the lost ones are replaced for the next test."""
+
+    def __init__(self) -> None:
+        self._members: list[JetInstance] = []
+        self._lost: list[JetInstance] = []
+
+    def fill(self) -> list[JetInstance]:
+        """Return three members, the oldest first."""
+        while len(self._members) < 3:
+            seeds = tuple(own(member).address for member in self._members)
             config = JetConfig(cores=1, bind="127.0.0.1:0", secret=SECRET, members=seeds)
-            found.append(stack.enter_context(shmjet.new_instance(config)))
-        eventually(lambda: all(len(member.cluster.members) == 3 for member in found))
+            self._members.append(shmjet.new_instance(config))
+        until(lambda: all(len(member.cluster.members) == 3 for member in self._members))
+        order = [found.uuid for found in self._members[0].cluster.members]
+        return sorted(self._members, key=lambda member: order.index(own(member).uuid))
+
+    def kill(self, member: JetInstance) -> None:
+        """Kill a member's process."""
+        os.kill(own(member).pid, signal.SIGKILL)
+        self.leaves(member)
+
+    def leaves(self, member: JetInstance) -> None:
+        """Take that a member is not to be used any more."""
+        self._members.remove(member)
+        self._lost.append(member)
+
+    def close(self) -> None:
+        for member in (*self._lost, *self._members):
+            member.shutdown()
+
+
+def own(member: JetInstance) -> Member:
+    return next(found for found in member.cluster.members if found.is_local)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    found = Cluster()
+    try:
         yield found
-
-
-def kill(member: JetInstance) -> None:
-    (own,) = [found for found in member.cluster.members if found.is_local]
-    os.kill(own.pid, signal.SIGKILL)
+    finally:
+        found.close()
 
 
 class Counting:
@@ -74,8 +109,9 @@ def guaranteed(**settings: object) -> JobConfig:
 
 
 def test_a_lost_member_restarts_suspends_or_fails_jobs_as_they_ask(
-    members: list[JetInstance], tmp_path: Path, eventually: Eventually
+    cluster: Cluster, tmp_path: Path, eventually: Eventually
 ) -> None:
+    members = cluster.fill()
     jet = members[0]
     goes_on = Counting(tmp_path, jet, "goes on", guaranteed())
     begins_anew = Counting(tmp_path, jet, "begins anew", JobConfig())
@@ -86,8 +122,8 @@ def test_a_lost_member_restarts_suspends_or_fails_jobs_as_they_ask(
     eventually(lambda: goes_on.has_snapshot() and is_suspended.has_snapshot())
     eventually(lambda: stays.job.status is JobStatus.SUSPENDED)
     eventually(lambda: begins_anew.job.status is fails.job.status is JobStatus.RUNNING)
-    (lost,) = [found.address for found in members[2].cluster.members if found.is_local]
-    kill(members[2])
+    lost = own(members[2]).address
+    cluster.kill(members[2])
     with pytest.raises(MemberLostError, match=lost):
         fails.execution.result(SOON_S)
     eventually(lambda: is_suspended.job.status is JobStatus.SUSPENDED)
@@ -101,3 +137,110 @@ def test_a_lost_member_restarts_suspends_or_fails_jobs_as_they_ask(
     assert stays.job.status is JobStatus.SUSPENDED
     stays.job.resume()
     stays.ends_well()
+
+
+class Gated:
+    """A job that writes numbers to an observable and to a list, and ends when it is let go."""
+
+    def __init__(self, folder: Path, jet: JetInstance) -> None:
+        self.gate = gate = folder / "written.gate"
+        self.items = jet.get_observable("written").to_future(list)
+        self.collected = sinks.collect()
+        dag = DAG()
+        numbers = dag.new_vertex("numbers", lambda: Shares(COUNT, 1, gate), 1)
+        dag.edge(between(numbers, dag.new_vertex("observable", sinks.observable("written").supplier, 1)))
+        dag.edge(from_(numbers, 1).to(dag.new_vertex("collect", self.collected.supplier, 1)))
+        self.execution = jet.new_job(dag, JobConfig(name="written")).execute()
+
+    def ends_well(self) -> None:
+        self.gate.touch()
+        self.execution.result(SOON_S)
+        assert set(self.collected) == set(range(COUNT))
+        assert set(self.items.result(SOON_S)) <= set(range(COUNT))
+
+
+class Committing(ProcessorMetaSupplier):
+    """Its processors end at once; its results are being made visible until a file is there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
+        return dict.fromkeys(addresses, ProcessorSupplier.of(Nothing))
+
+    def commit(self) -> None:
+        with (self._folder / "commits").open("a") as file:
+            file.write("begun\n")
+        until_there(self._folder / "commit")
+
+
+class Nothing(Processor):
+    def complete(self) -> bool:
+        return True
+
+
+def test_a_lost_coordinator_is_followed_by_another_one_that_goes_on_with_all_runs(
+    cluster: Cluster, tmp_path: Path, eventually: Eventually
+) -> None:
+    members = cluster.fill()
+    addresses = [found.address for found in members[0].cluster.members]
+    lost = addresses[0]
+    with shmjet.new_client(addresses[1:], ClientConfig(secret=SECRET)) as jet:
+        begins_anew = Counting(tmp_path, jet, "begins anew", JobConfig())
+        fails = Counting(tmp_path, jet, "fails", JobConfig(auto_scaling=False))
+        is_suspended = Counting(tmp_path, jet, "is suspended", guaranteed(auto_scaling=False, snapshot_interval=600))
+        stays = Counting(tmp_path, jet, "stays suspended", JobConfig())
+        dag = DAG()
+        dag.new_vertex("committing", Committing(tmp_path))
+        outcome = jet.new_job(dag).execute()
+        written = Gated(tmp_path, jet)
+        told: list[str] = []
+        begins_anew.execution.add_done_callback(lambda _: told.append("called back"))
+        eventually(lambda: stays.job.status is JobStatus.RUNNING)
+        stays.job.suspend()
+        eventually(lambda: stays.job.status is JobStatus.SUSPENDED)
+        eventually(lambda: {each.job.status for each in (begins_anew, fails, is_suspended)} == {JobStatus.RUNNING})
+        eventually(lambda: (tmp_path / "commits").exists())
+        number = begins_anew.execution.id
+        cluster.kill(members[0])
+        with pytest.raises(MemberLostError, match=lost):
+            fails.execution.result(SOON_S)
+        with pytest.raises(MemberLostError, match="outcome of the job is unknown"):
+            outcome.result(SOON_S)
+        eventually(lambda: is_suspended.job.status is JobStatus.SUSPENDED)
+        assert stays.job.status is JobStatus.SUSPENDED
+        assert {job.name for job in jet.jobs()} == {"begins anew", "is suspended", "stays suspended", "written"}
+        begins_anew.ends_well()
+        assert (begins_anew.execution.id, begins_anew.job.metrics().attempts) == (number, 2)
+        eventually(lambda: told)
+        written.ends_well()
+        for one in (is_suspended, stays):
+            one.job.resume()
+            one.ends_well()
+        assert (tmp_path / "commits").read_text() == "begun\n"
+        (tmp_path / "commit").touch()
+
+
+def test_a_member_that_leaves_is_waited_for_until_jobs_have_saved_their_state(
+    cluster: Cluster, tmp_path: Path, eventually: Eventually
+) -> None:
+    members = cluster.fill()
+    jet, leaver = members[0], members[2]
+    address = own(leaver).address
+    cluster.leaves(leaver)
+    goes_on = Counting(tmp_path, jet, "goes on", guaranteed(snapshot_interval=600))
+    is_suspended = Counting(tmp_path, jet, "is suspended", guaranteed(snapshot_interval=600, auto_scaling=False))
+    begins_anew = Counting(tmp_path, jet, "begins anew", JobConfig())
+    all_of_them = (goes_on, is_suspended, begins_anew)
+    eventually(lambda: {each.job.status for each in all_of_them} == {JobStatus.RUNNING})
+    leaver.shutdown()
+    eventually(lambda: goes_on.job.status is begins_anew.job.status is JobStatus.RUNNING)
+    assert is_suspended.job.status is JobStatus.SUSPENDED
+    cause = is_suspended.job.suspension_cause
+    assert cause is not None
+    assert address in (cause.error or "")
+    assert [each.has_snapshot() for each in all_of_them] == [True, True, False]
+    assert (goes_on.job.metrics().attempts, begins_anew.job.metrics().attempts) == (2, 2)
+    is_suspended.job.resume()
+    for each in all_of_them:
+        each.ends_well()

@@ -71,6 +71,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "log_levels": list(levels()),
         "jobs": dict(config.jobs),
         "maps": {name: asdict(given) for name, given in config.maps.items()},
+        "scale_up_delay": config.scale_up_delay,
         "restart_pause": _seconds("SHMJET_RESTART_PAUSE", "0.04", 0),
         "storage": "" if config.storage == IN_MEMORY else str(Path(config.storage).absolute()),
         **_network_settings(config),

@@ -12,10 +12,10 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from shmjet.cluster.client.subscriptions import Ask, Destroyed, Event, Missed, Post, Subscription, Subscriptions
+from shmjet.cluster.client.subscriptions import Ask, Destroyed, Event, Lost, Missed, Post, Subscription, Subscriptions
 from shmjet.cluster.observable_messages import ConfigureObservable, DestroyObservable, JobEnd, Observed
 from shmjet.core.checks import check_callable
-from shmjet.data.errors import ShmjetError
+from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.execution.failure import to_exception
 from shmjet.ipc.rate_limited_log import RateLimitedLog
 
@@ -34,8 +34,9 @@ class Observable(Generic[T]):
     The cluster keeps the last items, 10,000 unless configured, with or without observers. Each iterator and each
     observer gets what is kept when it begins, and then all that comes, about a millisecond after it was written. If
     it is too slow it misses items: it goes on with the oldest items left, and a warning counts what it missed.
-    At most 256 MiB of items are kept. They are lost with the member that keeps them, the oldest of the cluster; then a
-    `MemberLostError` comes.
+    At most 256 MiB of items are kept. They are lost with the member that keeps them, the oldest of the cluster: an
+    observer's `on_error` gets a `MemberLostError`; an iteration goes on with a warning if a job writes on, and else
+    raises it.
 
     Iterating ends with the job, and raises what it failed with (`CancelledError` when it was cancelled). Where several
     jobs write at the same time it ends with the last one. The end of a job is kept like an item: an iteration that
@@ -210,6 +211,8 @@ class ObservableIterator(Iterator[T]):
             case Missed():
                 self.missed += event.count
                 self._observers.warn_of(self._subscription.name, event)
+            case Lost():
+                logger.warning("%s; items that had not been read are missing", event.text)
             case JobEnd() if event.is_old or (event.others and event.failure is None and not event.cancelled):
                 pass  # another job writes, or has written
             case JobEnd() if event.failure is None and not event.cancelled:
@@ -384,6 +387,8 @@ class Observers:
                     self._call_one(name, observer.on_next, item)
             case Missed():
                 self.warn_of(name, event)
+            case Lost():
+                self._call_one(name, observer.on_error, MemberLostError(event.text))
             case JobEnd() if event.failure is None and not event.cancelled:
                 self._call_one(name, observer.on_complete)
             case JobEnd():

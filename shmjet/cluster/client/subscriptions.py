@@ -44,11 +44,18 @@ class Missed:
     count: int
 
 
+@dataclass(frozen=True)
+class Lost:
+    """What was kept is lost with the member that kept it; jobs write on."""
+
+    text: str
+
+
 class Destroyed:
     """The observable is gone."""
 
 
-Event = list[Any] | JobEnd | Missed | Destroyed | ShmjetError
+Event = list[Any] | JobEnd | Missed | Lost | Destroyed | ShmjetError
 """What a reader meets, in order: items, the end of a job, or why something is missing or nothing more comes."""
 
 
@@ -159,7 +166,7 @@ class Subscription:
     def _append(self, news: Observed) -> None:
         if self._store not in (0, news.store):
             text = f"the member that kept observable {self.name!r} is gone, and what it had of it"
-            self._arrived.append(MemberLostError(text))
+            self._arrived.append(Lost(text) if news.is_written else MemberLostError(text))
             self._next = OLDEST
         self._store, self._ring = news.store, news.ring
         first, skip = news.sequence, news.skip

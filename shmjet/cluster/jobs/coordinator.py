@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.jobs.snapshot_taking import SnapshotSource
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
+    CommitPart,
     FinishPart,
     PartAtEnd,
     PartFailed,
@@ -68,6 +69,7 @@ class AttemptPlan:
         owners: of partitions, among the members.
         lineage: to which its snapshots belong; None for a job without a guarantee that begins from none.
         is_followed: says, once it has failed, whether another attempt follows at once.
+        before_commit: is waited for before any member is told to commit; None for nothing.
     """
 
     id: int
@@ -80,6 +82,7 @@ class AttemptPlan:
     owners: PartitionOwners
     lineage: Lineage | None = None
     is_followed: Callable[[], bool] = lambda: False
+    before_commit: Callable[[], Awaitable[None]] | None = None
 
 
 class JobCoordinator:
@@ -119,6 +122,7 @@ class JobCoordinator:
         self._requests = 0
         self._over: asyncio.Event | None = None
         self._preparing: asyncio.Future[None] | None = None
+        self._committing: asyncio.Future[None] | None = None
         self._ready: dict[str, PartReady] = {}
         lineage = plan.lineage
         self._snapshots = self._snapshots_of(lineage) if lineage is not None and lineage.takes_snapshots else None
@@ -316,10 +320,16 @@ class JobCoordinator:
         if attempt.status is not self.status:
             self.status = attempt.status
             self._on_change(self)
+        commits = []
         for uuid, order in attempt.take_orders():
+            if isinstance(order, CommitPart) and self._plan.before_commit is not None:
+                commits.append((uuid, order))
+                continue
             if isinstance(order, FinishPart):
                 order = msgspec.structs.replace(order, is_followed=self._keeps_services())
             self._post.send(uuid, order)
+        if commits and self._plan.before_commit is not None:
+            self._committing = asyncio.ensure_future(self._commit(commits, self._plan.before_commit()))
         if self._snapshots is not None:
             self._snapshots.follow(attempt.phase)
         if self.is_over and self._on_over is not None:
@@ -327,6 +337,13 @@ class JobCoordinator:
             if self._over is not None:
                 self._over.set()
             on_over(self._ended())
+
+    async def _commit(self, orders: list[tuple[str, CommitPart]], ready: Awaitable[None]) -> None:
+        """Have members commit, unless one of them is lost before all is ready for that."""
+        await ready
+        if self._attempt.phase is Phase.COMMITTING:
+            for uuid, order in orders:
+                self._post.send(uuid, order)
 
     def _keeps_services(self) -> bool:
         """Say whether services stay open for the next attempt; not after an error that may have been theirs."""

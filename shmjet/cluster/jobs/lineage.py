@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings, SnapshotRow, VertexState
 from shmjet.core import PlanError
@@ -36,6 +37,8 @@ class Lineage:
         self.settings = settings
         self.last: LastSnapshot | None = None
         """The last valid snapshot that was taken; None when there is none."""
+        self.on_valid: Callable[[], None] = _nothing
+        """Called when `last` is a new one."""
         self._all = store
         self._store: LineageStore = store.lineage(name)
         self._number = self._store.newest_id
@@ -100,6 +103,7 @@ class Lineage:
             manifest.keys,
             {vertex.name: VertexState(vertex.keys, vertex.size) for vertex in manifest.vertices},
         )
+        self.on_valid()
 
     def failed(self, number: int) -> None:
         """Remove what a failed snapshot, or an exported one, has left."""
@@ -161,6 +165,10 @@ class Lineage:
     def remove(self) -> None:
         """Remove all of them; exported ones stay."""
         self._store.remove()
+
+
+def _nothing() -> None:
+    """Stand for what is called when a snapshot is valid."""
 
 
 def check_restorable(snapshot: ExportedSnapshot, shape: JobShape, *, allow_dropped_state: bool) -> None:

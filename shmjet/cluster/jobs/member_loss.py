@@ -1,7 +1,7 @@
 """The handling of jobs and of clients' requests when members come, go, or cannot be reached.
 
-`Network` reports what has happened. Jobs that span members fail with the name of the lost member. Requests of clients
-that the lost coordinator has not answered are sent to the present one, or refused.
+`Network` reports what has happened. Attempts that span members fail with the name of the lost member; their runs say
+what follows. Requests of clients that the lost coordinator has not answered are sent to the present one, or refused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MemberLossHandler:
             self._members_gone((peer,), member_lost(text, member=peer.address))
         if event.old is not None and event.old.coordinator in gone and event.old.coordinator.uuid != me:
             why = f"member {event.old.coordinator.address}, which coordinated it, is gone"
-            self._clients.tell_all(CoordinatorLost(why))
+            self._clients.tell_all(WatchAgain())
             self._forwarder.lost(why)
 
     def _members_gone(self, peers: tuple[Peer, ...], failure: Failure) -> None:
@@ -89,7 +89,6 @@ class MemberLossHandler:
             f"member {address} was removed from its cluster, because {why}; remaining members: {names}", member=address
         )
         self._members_gone(others, failure)
-        self._jobs.cancel_all()
         self._give_up(failure)
         self._clear_grid()
 

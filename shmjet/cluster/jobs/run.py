@@ -29,7 +29,7 @@ EXPORT_WAIT_S = 60.0
 ANNOUNCE_S = 0.001
 """How long after its start a run's client is told how far it is, if it has not ended by then."""
 LASTING_S = 60.0
-"""How long an attempt of a job without snapshots has lasted for it not to count as one in vain."""
+"""How long an attempt of a job without snapshots has lasted for the count of failed ones to begin anew after it."""
 
 
 Told = Callable[[Any], None]
@@ -193,6 +193,11 @@ class JobRun:
         return self._next is Next.AGAIN and not self._cancelled_between
 
     @property
+    def has_attempt(self) -> bool:
+        """Whether something is left of its newest attempt."""
+        return not self._attempt.is_over
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing of it is left anywhere."""
         return self._attempt.is_over and (self._next is Next.END or self._cancelled_between)
@@ -268,16 +273,19 @@ class JobRun:
             if nothing_is_left:
                 self._be_over()
 
-    def suspend(self) -> None:
+    def suspend(self, cause: Failure | None = None) -> None:
         """Ask that the run stops until `resume`; while it is starting, this waits until it runs.
 
         A job with a guarantee takes a terminal snapshot first. If that fails, it goes on from the one before it. In
         a pause between two attempts it is suspended at once.
 
+        Args:
+            cause: why; None when a client asks for it.
+
         Raises:
             JobStateError: it neither runs nor starts.
         """
-        self._ask_for(Wish(then=Next.SUSPEND, graceful=True), "suspend")
+        self._ask_for(Wish(then=Next.SUSPEND, graceful=True, cause=cause), "suspend")
 
     def restart(self, *, graceful: bool = True) -> None:
         """Ask that the attempt ends and another one begins; while it is starting, this waits until it runs.
@@ -489,7 +497,7 @@ class JobRun:
 
     @property
     def _has_lasted(self) -> bool:
-        """Whether the attempt of a job that takes no snapshots has lasted for so long that it was not in vain."""
+        """Whether the attempt of a job that takes no snapshots has lasted for `LASTING_S`."""
         takes_snapshots = self.lineage is not None and self.lineage.takes_snapshots
         return not takes_snapshots and asyncio.get_running_loop().time() - self._began_at >= LASTING_S
 
@@ -528,8 +536,9 @@ class JobRun:
         is_asked_for = self._wish is not None and self._wish.exported is None
         if self._next is Next.SUSPEND or (self._wish is not None and self._wish.then is Next.SUSPEND):
             self._export_comes_too_late()
+            cause = self._cause or (None if self._wish is None else self._wish.cause)
             self._next, self._wish, self._stopping_for_wish = Next.SUSPEND, None, False
-            self.suspension, self._cause = RunSuspension(failure=self._cause), None
+            self.suspension, self._cause = RunSuspension(failure=cause), None
             self._tell()
         elif self._pause_s and not is_asked_for:
             self._pause = asyncio.get_running_loop().call_later(self._pause_s, self._pause_is_over)

@@ -63,11 +63,13 @@ class RunRequest:
         job: with its id and its shape.
         code: of the job.
         logs: the client's subscription to log records.
+        token: of the request.
     """
 
     job: Submission
     code: InlineOrMemfd
     logs: LogSubscription | None = None
+    token: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +97,11 @@ class Wish:
         graceful: take a terminal snapshot first, if the job has a guarantee.
         name: under which that is exported.
         exported: gets what went wrong with it.
+        cause: why it is to be suspended, if no client has asked for it.
     """
 
     then: Next
     graceful: bool
     name: str | None = None
     exported: asyncio.Future[str | None] | None = None
+    cause: Failure | None = None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 from uuid import uuid4
 
 import msgspec
 
-from shmjet.cluster.jobs.cluster import Cluster, why_no_attempt
+from shmjet.cluster.jobs.cluster import Cluster
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
 from shmjet.cluster.jobs.ended_attempt import EndedAttempt
@@ -20,6 +20,7 @@ from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after, pause_before
 from shmjet.cluster.jobs.run import JobRun, Told
 from shmjet.cluster.jobs.run_parts import Next, RunRequest
 from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
+from shmjet.cluster.jobs.surviving_runs import SurvivingRuns
 from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
@@ -34,14 +35,16 @@ from shmjet.cluster.membership.peer_messages import (
     SavePart,
     StartPart,
 )
+from shmjet.cluster.membership.run_messages import RunEnd, RunMessage, RunRecordCopy
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.post import FilePost, JobPost, Payload
-from shmjet.core import ConfigError, JobStatus, ShmjetError
+from shmjet.core import AuthenticationError, ConfigError, JobStatus, ShmjetError
 from shmjet.core.ownership import PartitionOwners
-from shmjet.execution.failure import member_failed, without_exception
+from shmjet.execution.failure import member_failed, member_lost, without_exception
 from shmjet.execution.messages import Failure
+from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.snapshots.manifest import DamagedSnapshotError
 from shmjet.snapshots.store import ExportedSnapshot
 
@@ -57,6 +60,7 @@ _ORDERS = (
     AskOpenSources,
     AskMetrics,
 )
+_RECORDS = get_args(RunMessage)
 
 logger = logging.getLogger("shmjet.member")
 
@@ -85,6 +89,8 @@ class JobService:
         restart_pause: the first pause between attempts that fail one after the other, in seconds.
         observables: are told of the runs that write to them.
         records: of runs, with which a member that is started again goes on; None where they end with the member.
+        scale_up_delay: seconds from the last join of members to the restarts of jobs.
+        taken_over: called when this member has gone on with the runs of a lost coordinator.
     """
 
     def __init__(
@@ -101,6 +107,8 @@ class JobService:
         restart_pause: float,
         observables: WrittenObservables,
         records: RunRecords | None = None,
+        scale_up_delay: float = 10.0,
+        taken_over: Callable[[], None] = lambda: None,
     ) -> None:
         self._services = services
         self._cluster = cluster
@@ -116,13 +124,30 @@ class JobService:
         """The runs with which this member goes on because it was started again;"""
         self._unable: set[int] = set()
         """and those of them that are suspended because they have failed before their first snapshot here."""
+        self._tasks = BackgroundTasks()
+        self._surviving = SurvivingRuns(
+            cluster, scale_up_delay, take_up=self._take_up, taken_over=taken_over, send_files=self._send_files
+        )
+        self._allow_code = allow_code
+        self._named = named
         self.participants = registry
         registry.open(services, self._post)
-        self.table = JobTable(self._make_run, named, lambda: cluster.coordinating_for, allow_code=allow_code)
+        self.table = JobTable(
+            self._make_run,
+            named,
+            lambda: cluster.coordinating_for,
+            self._surviving.copies.end_of,
+            allow_code=allow_code,
+        )
 
     def has_job(self, job_id: str) -> bool:
         """Say whether a job may be run again, or is being run."""
-        return self.table.knows(job_id) or self.participants.has_job(job_id)
+        return self.table.knows(job_id) or self.participants.has_job(job_id) or self._surviving.copies.has_job(job_id)
+
+    @property
+    def is_taking_over(self) -> bool:
+        """Whether this member coordinates, and does not know yet what runs there are."""
+        return self._surviving.is_taking_over
 
     # -- what is coordinated here -------------------------------------------------------------------------------
 
@@ -130,8 +155,24 @@ class JobService:
         return self._run_of(self._next_number(), request, self._make_lineage(request.job), on_status, on_over)
 
     def _run_of(
-        self, number: int, request: RunRequest, lineage: Lineage | None, on_status: Told, on_over: Told
+        self,
+        number: int,
+        request: RunRequest,
+        lineage: Lineage | None,
+        on_status: Told,
+        on_over: Told,
+        copy: RunRecordCopy | None = None,
     ) -> JobRun:
+        """Make a run.
+
+        Args:
+            number: of the run.
+            request: what is run.
+            lineage: of its snapshots.
+            on_status: called at every change of its status.
+            on_over: called when nothing of it is left.
+            copy: its record, if another coordinator has begun it.
+        """
         is_kept = self._records is not None and lineage is not None and lineage.takes_snapshots
         has_outcome = False
         job, observables = request.job.name or request.job.job_id, request.job.settings.observables
@@ -142,11 +183,13 @@ class JobService:
                 has_outcome = True
                 if self._records is not None:
                     self._records.remove(run.id)
+                self._surviving.ended(run)
                 failure, cancelled = run.failure, run.cancelled
                 self._observables.run_ends(run.id, observables, job=job, failure=failure, cancelled=cancelled)
             on_status(run)
 
         def over(run: JobRun) -> None:
+            self._surviving.is_over(run)
             self._restarted.discard(run.id)
             self._unable.discard(run.id)
             if run.lineage is not None and (has_outcome or not is_kept):
@@ -161,13 +204,19 @@ class JobService:
             on_over=over,
             after_failure=self._after_failure,
             pause_before_next=self._pause_before_next,
-            waits_for=lambda _: why_no_attempt(self._cluster),
+            waits_for=self._surviving.waits_for,
+            attempts_before=0 if copy is None else copy.state.attempts,
+            started_at=None if copy is None else copy.origin.started_at,
             lineage=lineage,
             make_lineage=partial(self._new_lineage, request.job),
         )
         if is_kept:
             self._keep(run)
         self._observables.run_begins(number, observables)
+        if self._cluster.is_networked:
+            self._surviving.add(run, request.token, None if copy is None else copy.state)
+            if lineage is not None:
+                lineage.on_valid = partial(self._surviving.note, number)
         return run
 
     def _keep(self, run: JobRun) -> None:
@@ -239,6 +288,73 @@ class JobService:
         self._restarted.add(record.run)
         return self._run_of(record.run, request, lineage, on_status, on_over)
 
+    def _take_up(self, copy: RunRecordCopy, lost: str) -> None:
+        """Go on with a run whose coordinator is lost.
+
+        Args:
+            copy: its record.
+            lost: the address of that member.
+        """
+        state, job = copy.state, copy.origin.job
+        name, settings = job.name or job.job_id, job.settings
+        failure = member_lost(f"member {lost}, which coordinated it, is gone", member=lost)
+        follows = Next.SUSPEND if state.is_suspended else next_after(failure, settings, 1)
+        if state.is_committing:
+            text = f"{failure.text}; it was making results visible, so the outcome of the job is unknown"
+            self._give_up(copy, msgspec.structs.replace(failure, text=text))
+            return
+        if not self._allow_code and job.named not in self._named:
+            text = "the members of the cluster run only the jobs of their own configuration (allow_code is off)"
+            self._give_up(copy, member_failed(AuthenticationError(text)))
+            return
+        if follows is Next.END:
+            self._give_up(copy, failure)
+            return
+        try:
+            lineage = Lineage(state.lineage, self._services.snapshots, settings) if state.lineage else None
+            run = self.table.restore(job, partial(self._taken_up, copy, lineage), copy.origin.token, copy.origin.logs)
+        except (OSError, ShmjetError) as error:
+            self._give_up(copy, member_failed(error))
+            return
+        if state.is_suspended:
+            run.start_suspended(state.cause)
+        elif lineage is not None and state.has_snapshot and not lineage.restored_from():
+            logger.error("job %s is suspended: no snapshot of it is on this member", name)
+            lineage.begin_anew()
+            run.start_suspended(member_failed(DamagedSnapshotError(LOST_ALL)))
+        elif follows is Next.SUSPEND:
+            logger.warning("job %s is suspended: %s", name, failure.text)
+            run.start_suspended(failure)
+        else:
+            logger.warning("job %s is restarted: %s", name, failure.text)
+            run.go_on()
+
+    def _taken_up(
+        self, copy: RunRecordCopy, lineage: Lineage | None, request: RunRequest, on_status: Told, on_over: Told
+    ) -> JobRun:
+        return self._run_of(copy.origin.run, request, lineage, on_status, on_over, copy)
+
+    def _give_up(self, copy: RunRecordCopy, failure: Failure) -> None:
+        """Give a run whose coordinator is lost its outcome."""
+        run, job = copy.origin.run, copy.origin.job
+        logger.error("job %s does not go on: %s", job.name or job.job_id, failure.text)
+        self._surviving.end_unbegun(copy, RunEnd(JobStatus.FAILED.value, failure=failure))
+        self._observables.run_begins(run, job.settings.observables)
+        self._observables.run_ends(run, job.settings.observables, job=job.name or job.job_id, failure=failure)
+
+    def _send_files(self, member: str) -> None:
+        """Send a member that has just got the records of runs the files that are attached to their jobs."""
+
+        async def send(job: Submission) -> None:
+            try:
+                await self._post.send_files([member], job)
+            except OSError as error:
+                logger.error("a file attached to job %s is not here any more: %s", job.name or job.job_id, error)
+
+        for copy in self._surviving.copies.live():
+            if copy.origin.job.attachments:
+                self._tasks.start(send(copy.origin.job))
+
     def _make_lineage(self, job: Submission) -> Lineage | None:
         """Return the lineage of a new run, which may begin from an exported snapshot; None without a guarantee.
 
@@ -293,7 +409,7 @@ class JobService:
 
     def _make_attempt(self, run: JobRun, on_change: Told, on_over: Told) -> JobCoordinator:
         number = run.id if run.attempt_count == 1 else self._next_number()
-        view = self._cluster.view
+        view = self._surviving.participants()
         members = view.members
         self._post.add_identity(members[0].uuid)
 
@@ -301,6 +417,7 @@ class JobService:
             del self._coordinators[number]
             on_over(ended)
 
+        self._surviving.begins(run, members)
         plan = AttemptPlan(
             id=number,
             run=run.id,
@@ -312,6 +429,7 @@ class JobService:
             owners=self._owners(view),
             lineage=run.lineage,
             is_followed=lambda: run.is_going_on,
+            before_commit=partial(self._surviving.before_commit, run.id) if self._cluster.is_networked else None,
         )
         coordinator = JobCoordinator(plan, self._services, self._post, on_change=on_change, on_over=over)
         self._coordinators[number] = coordinator
@@ -328,7 +446,9 @@ class JobService:
             view: in force here.
             me: this member.
         """
-        if isinstance(message, PartLogs):
+        if isinstance(message, _RECORDS):
+            self._surviving.receive(sender, message)
+        elif isinstance(message, PartLogs):
             peer = None if view is None else view.find(sender)
             self.logged(message.execution, "" if peer is None else peer.address, message.records, message.dropped)
         elif not isinstance(message, PreparePart) or (
@@ -357,16 +477,33 @@ class JobService:
         for coordinator in list(self._coordinators.values()):
             coordinator.members_lost(gone, failure)
         for run in self.participants.members_lost(gone, failure):
-            self.table.note_gone(run, failure)
+            if self._surviving.copies.state_of(run) is None:
+                self.table.note_gone(run, failure)
+        for uuid in gone:
+            self._surviving.connection_lost(uuid)
 
-    def cluster_changed(self) -> None:
-        """Begin attempts that have waited: there is a new view, or a member is connected again."""
-        for run in self.table.active:
-            run.reconsider()
+    def view_changed(self, old: View | None, view: View, *, has_joined: bool) -> None:
+        """Take a new view: go on with the runs of a lost coordinator, and with runs that have waited for it.
+
+        Args:
+            old: the one before; None for none.
+            view: in force now.
+            has_joined: whether there are members in it that were not in the old one.
+        """
+        self._surviving.view_changed(old, view, has_joined=has_joined)
+
+    def connected(self, member: str) -> None:
+        """Take that a member is connected, which may not be in the view yet."""
+        self._surviving.connected(member)
+
+    async def leave(self) -> None:
+        """Have all runs go on without this member, which is to leave its cluster, as far as that is soon done."""
+        await self._surviving.leave()
 
     def forget_all(self, failure: Failure) -> None:
         """Stop what others lead, and forget what this member coordinates: it does not any more."""
         runs = list(self.table.active)
+        self._surviving.forget()
         self.participants.orphan_all(failure.text)
         self.table.forget_all(failure)
         for run in runs:  # no one knows of it any more, so no attempt may follow
@@ -377,8 +514,14 @@ class JobService:
         for run in self.table.active:
             run.cancel()
 
-    def end_all(self) -> None:
-        """Stop everything: this member is shut down. Runs of which there are records go on when it is started again."""
+    def end_all(self, *, goes_on: bool) -> None:
+        """Stop everything: this member is shut down. Runs of which there are records go on when it is started again.
+
+        Args:
+            goes_on: whether other members go on with its runs, so that clients hear nothing of their end here.
+        """
         self._is_closing = True
+        if goes_on:
+            self.table.tell_nobody()
         self.cancel_all()
         self.participants.orphan_all("its member is being shut down")

@@ -16,6 +16,7 @@ import msgspec
 from shmjet.cluster.jobs.run_parts import RunRequest, RunSuspension
 from shmjet.cluster.jobs.suspension import cause_of
 from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
+from shmjet.cluster.membership.run_messages import RunEnd
 from shmjet.cluster.merged_metrics import with_life
 from shmjet.cluster.protocol import (
     CancelExecution,
@@ -41,7 +42,7 @@ from shmjet.cluster.settings import KEPT_CODES, KEPT_EXCEPTIONS, KEPT_RESULTS, L
 from shmjet.core import JobStatus
 from shmjet.data.errors import ShmjetError
 from shmjet.execution.failure import member_lost
-from shmjet.execution.messages import Failure
+from shmjet.execution.messages import Failure, LogSubscription
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
@@ -98,6 +99,7 @@ class Running(Protocol):
     @property
     def completed_at(self) -> float | None: ...
     def start(self) -> None: ...
+    def go_on(self) -> None: ...
     def start_suspended(self, failure: Failure | None) -> None: ...
     def cancel(self) -> None: ...
     def suspend(self) -> None: ...
@@ -142,6 +144,7 @@ class JobTable:
         make: makes executions.
         named: the jobs of the member's own configuration.
         coordinating_for: says for how many seconds this member has coordinated.
+        outcome_of: gives the outcome of a run that another member has coordinated; None where it is not known.
         allow_code: whether clients may bring code.
     """
 
@@ -150,12 +153,14 @@ class JobTable:
         make: Make,
         named: NamedJobs,
         coordinating_for: Callable[[], float] = lambda: math.inf,
+        outcome_of: Callable[[int], RunEnd | None] = lambda _: None,
         *,
         allow_code: bool = True,
     ) -> None:
         self._make = make
         self._named = named
         self._coordinating_for = coordinating_for
+        self._outcome_of = outcome_of
         self._allow_code = allow_code
         self._tokens: dict[str, int] = {}
         """The executions by the tokens of the requests that asked for them."""
@@ -193,6 +198,11 @@ class JobTable:
         """Tell a client nothing any more; what it has started goes on."""
         for told in (*self._watchers.values(), *self._readers.values()):
             told.discard(client)
+
+    def tell_nobody(self) -> None:
+        """Tell clients nothing any more: they ask another member."""
+        self._watchers.clear()
+        self._readers.clear()
 
     def logged(self, execution: int, member: str, records: list[bytes], dropped: int) -> None:
         """Pass log records of an execution's processors on to who has it executed."""
@@ -284,7 +294,7 @@ class JobTable:
             answer(execution)
             self._tell(execution)
 
-        wanted = RunRequest(job=record.submission, code=record.code, logs=request.logs)
+        wanted = RunRequest(job=record.submission, code=record.code, logs=request.logs, token=request.token)
         try:
             execution = self._make(wanted, changed, self._over)
         except ShmjetError as error:
@@ -292,9 +302,7 @@ class JobTable:
             if not record.executions:
                 self._drop(request.job_id)
             return
-        if request.token:
-            self._tokens[request.token] = execution.id
-            self._token_of[execution.id] = request.token
+        self._note_token(request.token, execution)
         self._watchers[execution.id] = {client}
         if request.logs is not None:
             self._readers[execution.id] = {client}
@@ -304,12 +312,16 @@ class JobTable:
             answer(execution)
             client.flush()
 
-    def restore(self, submission: Submission, make: Make) -> Running:
-        """Take a run that goes on after its member was started again; it is not started here.
+    def restore(
+        self, submission: Submission, make: Make, token: str = "", logs: LogSubscription | None = None
+    ) -> Running:
+        """Take a run that goes on after its coordinator was started again, or is lost; it is not started here.
 
         Args:
             submission: of its job, with the code in it.
             make: makes the run.
+            token: of the request that started it.
+            logs: the subscription of the client that started it.
 
         Raises:
             ShmjetError: it cannot be made.
@@ -319,13 +331,20 @@ class JobTable:
             record = _recorded(submission, [])
             self._remember(submission.job_id, record)
         try:
-            execution = make(RunRequest(job=record.submission, code=record.code), self._tell, self._over)
+            wanted = RunRequest(job=record.submission, code=record.code, logs=logs, token=token)
+            execution = make(wanted, self._tell, self._over)
         except ShmjetError:
             if not record.executions:
                 self._drop(submission.job_id)
             raise
+        self._note_token(token, execution)
         self._add(record, execution)
         return execution
+
+    def _note_token(self, token: str, execution: Running) -> None:
+        if token:
+            self._tokens[token] = execution.id
+            self._token_of[execution.id] = token
 
     def _add(self, record: JobRecord, execution: Running) -> None:
         self._executions[execution.id] = execution
@@ -447,6 +466,9 @@ class JobTable:
         execution = self._executions.get(number)
         if execution is not None:
             return _news_of(execution)
+        end = self._outcome_of(number)
+        if end is not None:
+            return ExecutionChanged(number, end.status, cancelled=end.cancelled, failure=end.failure)
         text = "the cluster does not know it any more: the member that coordinated it is gone"
         failure = self._gone.get(number) or member_lost(text, member="")
         return ExecutionChanged(number, JobStatus.FAILED.value, failure=failure)

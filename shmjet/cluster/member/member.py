@@ -125,6 +125,8 @@ class Member:
         self._stop = asyncio.Event()
         self._closing = contextlib.ExitStack()
         self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
+        self._held: list[tuple[LocalClient | ForwardedClient, Any, list[int]]] = []
+        """Requests for the coordinator that this member is, but does not know yet what runs there are."""
 
     def _make_workers(self, server: ForkServerProcess) -> None:
         """Make the workers, what relays their logs, and who looks after them; none of them runs yet."""
@@ -216,6 +218,8 @@ class Member:
             restart_pause=self.settings.restart_pause,
             observables=self._observables,
             records=records,
+            scale_up_delay=self.settings.scale_up_delay,
+            taken_over=self._serve_held,
         )
 
     def _make_clients(self) -> None:
@@ -341,11 +345,13 @@ class Member:
     async def close(self) -> None:
         """Leave the cluster, cancel what runs, end all processes and remove the folder."""
         self._closing.close()
+        await self._jobs.leave()
         if self._keeper is not None:
             await self._keeper.leave()
+        goes_on = len(self._members()) > 1
         if self._network is not None:
             await self._network.leave()
-        self._jobs.end_all()
+        self._jobs.end_all(goes_on=goes_on)
         self._silence.end()
         await self.workers.close(_STOP_S)
         self._monitor.close()
@@ -380,6 +386,9 @@ class Member:
             handler = self._handlers[type(request)]
             if handler.scope is Scope.COORDINATOR and self._network is not None and not self._network.is_coordinator:
                 self._forward(client, request, fds)
+            elif handler.scope is Scope.COORDINATOR and self._jobs.is_taking_over:
+                self._held.append((client, request, list(fds)))
+                fds.clear()
             elif handler.scope is Scope.HOST and not (isinstance(client, LocalClient) and client.is_here):
                 text = "only a process of the same host can watch a member"
                 client.send(Refused(request.request, "ShmjetError", text))
@@ -388,6 +397,14 @@ class Member:
         except Exception as error:
             logger.exception("request %s failed", type(request).__name__)
             client.send(Refused(request.request, "ShmjetError", f"{type(error).__name__}: {error}"))
+
+    def _serve_held(self) -> None:
+        """Have requests answered that came before this member knew what runs there are."""
+        held, self._held = self._held, []
+        for client, request, fds in held:
+            self._serve(client, request, fds)
+            for fd in fds:
+                os.close(fd)
 
     def _shut_down(self, client: LocalClient | ForwardedClient, request: Shutdown) -> None:
         if client.is_here:
@@ -494,7 +511,7 @@ class Member:
             self._forwarder.member_lost(peer.uuid, f"member {peer.address} is gone")
             self._keeper.connection_lost(peer.uuid)
         self._member_loss.view_changed(event, self.uuid)
-        self._jobs.cluster_changed()
+        self._jobs.view_changed(event.old, event.view, has_joined=bool(event.joined))
         self._keeper.look()
 
     def table_changed(self) -> None:
@@ -515,7 +532,7 @@ class Member:
 
     def connected(self, identity: str) -> None:
         """See `NetworkUser`."""
-        self._jobs.cluster_changed()
+        self._jobs.connected(identity)
 
     def isolated(self, lost: tuple[Peer, ...]) -> None:
         """See `NetworkUser`."""

@@ -196,7 +196,8 @@ class Observables:
         sequence, skip, frames = ring.read(request.sequence if is_known else OLDEST)
         if not frames and is_known:
             return False
-        client.queue(Observed(request.subscription, self._store, ring.number, sequence, skip, frames))
+        is_written = bool(self._writers.get(request.name))
+        client.queue(Observed(request.subscription, self._store, ring.number, sequence, skip, frames, is_written))
         return True
 
     def _forget(self, client: Client, subscription: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shmjet.cluster.membership.run_messages import RunMessage
 from shmjet.cluster.membership.views import MembershipMessage
 from shmjet.cluster.protocol import Submission
 from shmjet.execution.job_plan import MemberSlot
@@ -347,4 +348,4 @@ ExecutionMessage = (
 )
 KeeperMessage = CopyPartitions | CopiedPartitions | ShipChanges | AgreeOnTails | ChangesTaken
 RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
-PeerMessage = MembershipMessage | ExecutionMessage | RelayMessage | KeeperMessage
+PeerMessage = MembershipMessage | ExecutionMessage | RunMessage | RelayMessage | KeeperMessage

@@ -1,0 +1,119 @@
+"""The records of runs that members keep for each other, and the messages that bring them.
+
+What is pickled in them (code, exceptions) stays opaque in members.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shmjet.cluster.protocol import Submission
+from shmjet.execution.messages import Failure, LogSubscription
+
+Version = tuple[int, int]
+"""Of a state: the epoch of the view in which its coordinator wrote it, and a number that this coordinator counts up."""
+
+
+class RunOrigin(msgspec.Struct, frozen=True, array_like=True):
+    """What never changes of a run.
+
+    Args:
+        run: its number.
+        job: what it runs, with its code.
+        token: of the request that started it.
+        logs: the client's subscription to log records.
+        started_at: in seconds since 1970.
+    """
+
+    run: int
+    job: Submission
+    token: str
+    logs: LogSubscription | None
+    started_at: float
+
+
+class RunEnd(msgspec.Struct, frozen=True, array_like=True):
+    """The outcome of a run: a value of `JobStatus`, and what it failed with, unless it was cancelled."""
+
+    status: str
+    cancelled: bool = False
+    failure: Failure | None = None
+
+
+class RunState(msgspec.Struct, frozen=True, array_like=True):
+    """What changes of a run.
+
+    Args:
+        version: the newest counts.
+        lineage: the name of its lineage; empty for none.
+        attempts: begun so far.
+        is_suspended: whether it waits to be resumed.
+        cause: the error that suspended it; None when a client asked for it.
+        has_snapshot: whether it goes on from a snapshot.
+        quorum: how many members there must be for an attempt.
+        is_committing: its results are being made visible, so no further attempt may begin.
+        end: its outcome; None while it has none.
+    """
+
+    version: Version
+    lineage: str = ""
+    attempts: int = 0
+    is_suspended: bool = False
+    cause: Failure | None = None
+    has_snapshot: bool = False
+    quorum: int = 0
+    is_committing: bool = False
+    end: RunEnd | None = None
+
+
+class RunRecordCopy(msgspec.Struct, frozen=True, array_like=True):
+    """The record of a live run."""
+
+    origin: RunOrigin
+    state: RunState
+
+
+class KeepRun(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: this is a live run."""
+
+    copy: RunRecordCopy
+
+
+class KeepRunState(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: this is the state of a run that you have now; confirm `number`, if it is not 0."""
+
+    run: int
+    state: RunState
+    number: int = 0
+
+
+class RunStateKept(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: I have that state."""
+
+    number: int
+
+
+class AskRuns(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """New coordinator to member: what do you have that is newer than this, by the numbers of runs?"""
+
+    epoch: int
+    known: dict[int, Version]
+
+
+class RunsAre(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to new coordinator: these; of ended runs their last states, by their numbers."""
+
+    epoch: int
+    live: list[RunRecordCopy]
+    ended: dict[int, RunState]
+
+
+class AskToLeave(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: I leave; have runs go on without me."""
+
+
+class MayLeave(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: no run has a part on you any more."""
+
+
+RunMessage = KeepRun | KeepRunState | RunStateKept | AskRuns | RunsAre | AskToLeave | MayLeave
