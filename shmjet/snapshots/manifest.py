@@ -144,12 +144,11 @@ def write_manifest(path: str | os.PathLike[str], manifest: Manifest, sync: bool 
         OSError: it cannot be written; nothing is left then.
     """
     path = Path(path)
-    body = msgspec.json.encode(manifest)
+    data = manifest_bytes(manifest)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(temporary, "wb") as file:
-            file.write(HEAD.pack(MAGIC, VERSION, zlib.crc32(body), len(body)))
-            file.write(body)
+            file.write(data)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
@@ -159,6 +158,12 @@ def write_manifest(path: str | os.PathLike[str], manifest: Manifest, sync: bool 
         raise
     if sync:
         sync_folder(path.parent)
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """Return a manifest as it is in a file."""
+    body = msgspec.json.encode(manifest)
+    return HEAD.pack(MAGIC, VERSION, zlib.crc32(body), len(body)) + body
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
@@ -171,6 +176,19 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         data = Path(path).read_bytes()
     except OSError as error:
         raise DamagedSnapshotError(f"the manifest {str(path)!r} cannot be read: {error.strerror}") from error
+    return parse_manifest(data, path)
+
+
+def parse_manifest(data: bytes, path: str | os.PathLike[str]) -> Manifest:
+    """Return the manifest that these bytes are.
+
+    Args:
+        data: of its file.
+        path: of that file, for errors.
+
+    Raises:
+        DamagedSnapshotError: it is torn, damaged, or of another version.
+    """
     if len(data) < HEAD.size or not data.startswith(MAGIC):
         raise DamagedSnapshotError(
             f"{str(path)!r} is not the manifest of a snapshot, or it is torn ({len(data)} bytes)"

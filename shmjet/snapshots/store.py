@@ -12,6 +12,7 @@ import contextlib
 import os
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,8 @@ KEPT: Final = 2
 _MANIFEST = ".manifest"
 _CHUNK = ".chunk"
 _EXPORTED = "exported"
-_EXPORTED_MANIFEST = f"snapshot{_MANIFEST}"
+EXPORTED_MANIFEST: Final = f"snapshot{_MANIFEST}"
+"""The name of the manifest of an exported snapshot in its folder."""
 _UNFINISHED = "."
 
 
@@ -96,6 +98,37 @@ class LineageStore:
         self.prune(number)
         return path
 
+    def write_ahead(self, number: int, files: Collection[str], data: bytes) -> Path:
+        """Write a manifest that another member has made under another name; renamed to `path_of`, it is valid.
+
+        Args:
+            number: of the snapshot.
+            files: that it names; files that are not here are on other members.
+            data: the manifest.
+
+        Returns:
+            what is to be renamed.
+
+        Raises:
+            OSError: something cannot be written.
+        """
+        if self._sync:
+            for name in files:
+                if _number_of(name) == number and (self.folder / name).exists():
+                    _sync_file(self.folder / name)
+        temporary = self.folder / f"{_UNFINISHED}{number}{_MANIFEST}"
+        temporary.write_bytes(data)
+        if self._sync:
+            _sync_file(temporary)
+        self._files[number] = frozenset(files)
+        return temporary
+
+    def settle(self, number: int) -> None:
+        """Take that what `write_ahead` has written was renamed, and remove what is not needed any more."""
+        if self._sync:
+            sync_folder(self.folder)
+        self.prune(number)
+
     def valid(self) -> list[int]:
         """Return the numbers of the snapshots with a manifest, the newest first."""
         return sorted(
@@ -127,8 +160,12 @@ class LineageStore:
             if name.endswith(_CHUNK) and name not in needed and made_for is not None and made_for <= up_to:
                 (self.folder / name).unlink(missing_ok=True)
 
-    def begin_from(self, snapshot: ExportedSnapshot) -> Path:
+    def begin_from(self, snapshot: ExportedSnapshot, *, shared: bool = False) -> Path:
         """Take an exported snapshot as number 0 of this lineage, which no longer needs the exported one then.
+
+        Args:
+            snapshot: to begin from.
+            shared: whether some of its files may be on other members only.
 
         Returns:
             where its manifest is here.
@@ -138,7 +175,8 @@ class LineageStore:
         """
         names = {name: f"0-{place}{_CHUNK}" for place, name in enumerate(sorted(snapshot.manifest.files()))}
         for theirs, ours in names.items():
-            _link(snapshot.path.parent / theirs, self.folder / ours)
+            if not shared or (snapshot.path.parent / theirs).exists():
+                _link(snapshot.path.parent / theirs, self.folder / ours)
         path = self.path_of(0)
         write_manifest(path, _renamed(snapshot.manifest, names), sync=self._sync)
         return path
@@ -176,6 +214,51 @@ class SnapshotStore:
         """Return the snapshots of a lineage. Raises OSError when its folder cannot be made."""
         return LineageStore(self.root / name, sync=self.sync)
 
+    def file(self, folder: str, name: str) -> Path:
+        """Return where a file is, or would be.
+
+        Args:
+            folder: a lineage, or `exported/<name>/<version>`.
+            name: of the file.
+
+        Raises:
+            ValueError: that leads somewhere else.
+        """
+        parts = (*folder.split("/"), name)
+        if len(parts) not in (2, 4) or any(part in ("", ".", "..") or "/" in part for part in parts):
+            raise ValueError(f"snapshots have no file {folder!r}/{name!r}")
+        return self.root.joinpath(*parts)
+
+    def folder_of(self, path: Path) -> str:
+        """Return the folder, as `file` takes it, in which a file is."""
+        return path.parent.relative_to(self.root).as_posix()
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of all chunk files and manifests in a folder."""
+        there = _listed(self.file(folder, EXPORTED_MANIFEST).parent)
+        return [name for name in there if name.endswith((_CHUNK, _MANIFEST)) and not name.startswith(_UNFINISHED)]
+
+    def link_initial(self, exported: str, lineage: str) -> None:
+        """Take what is here of an exported snapshot into a lineage that begins from it.
+
+        Args:
+            exported: folder of that snapshot.
+            lineage: name of that.
+
+        Raises:
+            DamagedSnapshotError: its manifest is missing or damaged.
+            OSError: a file cannot be linked.
+        """
+        path = self.file(exported, EXPORTED_MANIFEST)
+        snapshot = ExportedSnapshot(name=exported_name(exported) or "", path=path, manifest=read_manifest(path))
+        self.lineage(lineage).begin_from(snapshot, shared=True)
+
+    def make(self, folder: str) -> Path:
+        """Return a folder, which is made if it is not there. Raises OSError when it cannot be made."""
+        path = self.file(folder, EXPORTED_MANIFEST).parent
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
     def lineages(self) -> list[str]:
         """Return the names of all lineages here."""
         try:
@@ -198,23 +281,39 @@ class SnapshotStore:
         """
         return self.keep(read_manifest(manifest_path), manifest_path.parent, name)
 
-    def keep(self, manifest: Manifest, folder: Path, name: str) -> ExportedSnapshot:
+    def keep(
+        self,
+        manifest: Manifest,
+        folder: Path,
+        name: str,
+        *,
+        version: str | None = None,
+        files: Collection[str] | None = None,
+    ) -> ExportedSnapshot:
         """Give a snapshot a name whose chunk files are in a folder, and which need not have a manifest there.
+
+        Args:
+            manifest: of the snapshot.
+            folder: of the chunk files.
+            name: a checked name (`shmjet.core.checks.check_snapshot_name`).
+            version: the greatest of a name counts; None for a new one, which takes the place of all others.
+            files: those of its chunk files that are here; None for all.
 
         Raises:
             OSError: it cannot be written; an older one of that name is as before.
         """
         home = self._home(name)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        version = f"{time.time_ns():020d}"
+        replaces = version is None
+        version = version or new_version()
         making = home / f"{_UNFINISHED}{version}"
         making.mkdir(mode=0o700)
         try:
-            for file in manifest.files():
+            for file in manifest.files() if files is None else files:
                 if self.sync:
                     _sync_file(folder / file)
                 _link(folder / file, making / file)
-            write_manifest(making / _EXPORTED_MANIFEST, manifest, sync=self.sync)
+            write_manifest(making / EXPORTED_MANIFEST, manifest, sync=self.sync)
             os.rename(making, home / version)
         except OSError:
             shutil.rmtree(making, ignore_errors=True)
@@ -224,10 +323,16 @@ class SnapshotStore:
         if self.sync:
             sync_folder(home)
             sync_folder(home.parent)
+        if replaces:
+            self.keep_only(name, version)
+        return ExportedSnapshot(name=name, path=home / version / EXPORTED_MANIFEST, manifest=manifest)
+
+    def keep_only(self, name: str, version: str) -> None:
+        """Remove all versions of an exported snapshot but one."""
+        home = self._home(name)
         for other in _listed(home):
             if other != version:
                 shutil.rmtree(home / other, ignore_errors=True)
-        return ExportedSnapshot(name=name, path=home / version / _EXPORTED_MANIFEST, manifest=manifest)
 
     def find(self, name: str) -> ExportedSnapshot | None:
         """Return the exported snapshot of a name; None when there is none.
@@ -239,7 +344,7 @@ class SnapshotStore:
         versions = [version for version in _listed(home) if not version.startswith(_UNFINISHED)]
         if not versions:
             return None
-        path = home / max(versions) / _EXPORTED_MANIFEST
+        path = home / max(versions) / EXPORTED_MANIFEST
         return ExportedSnapshot(name=name, path=path, manifest=read_manifest(path))
 
     def exported(self) -> list[ExportedSnapshot]:
@@ -261,6 +366,22 @@ class SnapshotStore:
 
     def _home(self, name: str) -> Path:
         return self.root / _EXPORTED / name
+
+
+def new_version() -> str:
+    """Return the version of a snapshot that is exported now."""
+    return f"{time.time_ns():020d}"
+
+
+def exported_folder(name: str, version: str = "") -> str:
+    """Return the folder of an exported snapshot, or that of all of its versions."""
+    return f"{_EXPORTED}/{name}/{version}" if version else f"{_EXPORTED}/{name}"
+
+
+def exported_name(folder: str) -> str | None:
+    """Return the name of the exported snapshot that has a folder; None for one of a lineage."""
+    parts = folder.split("/")
+    return parts[1] if len(parts) > 1 and parts[0] == _EXPORTED else None
 
 
 def _number_of(name: str) -> int | None:

@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from shmjet import DAG, Processor, ProcessorContext, between
-from shmjet.core import BroadcastKey, Inbox, Outbox
+from shmjet import DAG, Processor, between
+from shmjet.core import BroadcastKey, Inbox, Outbox, ProcessorContext
 
 KEYS = 10
+SHARDS = 6
 
 
 class Numbers(Processor):
@@ -40,35 +41,38 @@ class Numbers(Processor):
         inbox.clear()
 
 
-class Shares(Processor):
-    """Emits the numbers of each of some shares, as `Numbers` does; other processors take them over after a restart."""
+class Shards(Processor):
+    """Emits 0 .. count - 1 for each of `SHARDS` shards, however many processors share them, and waits for a file."""
 
     _saves_at_end = True
 
-    def __init__(self, count: int, shares: int, gate: Path | None) -> None:
-        self._count, self._shares, self._gate = count, shares, gate
+    def __init__(self, count: int, gate: Path | None) -> None:
+        self._count, self._gate = count, gate
         self._next: dict[int, int] = {}
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         super().init(outbox, context)
-        self._next = dict.fromkeys(range(context.global_index, self._shares, context.total_parallelism), 0)
+        mine = range(context.global_index, SHARDS, context.total_parallelism)
+        self._next = dict.fromkeys(mine, 0)
 
     def complete(self) -> bool:
-        for share, begin in self._next.items():
-            for number in range(begin, min(begin + 20, self._count)):
-                if not self.outbox.offer(number):
+        for shard, position in self._next.items():
+            until = min(position + 10, self._count)
+            while self._next[shard] < until:
+                if not self.outbox.offer(self._next[shard]):
                     return False
-                self._next[share] = number + 1
+                self._next[shard] += 1
         self.next_call = 0.001
-        at_end = all(number == self._count for number in self._next.values())
-        return at_end and (self._gate is None or self._gate.exists())
+        is_done = all(position == self._count for position in self._next.values())
+        return is_done and (self._gate is None or self._gate.exists())
 
     def save_to_snapshot(self) -> bool:
-        return self.outbox.offer_to_snapshot(BroadcastKey(self.context.global_index), self._next)
+        return all(self.outbox.offer_to_snapshot(BroadcastKey(shard), at) for shard, at in self._next.items())
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
-        for _, saved in inbox:
-            self._next.update({share: saved[share] for share in saved.keys() & self._next.keys()})
+        for key, value in inbox:
+            if key.key in self._next:
+                self._next[key.key] = value
         inbox.clear()
 
 
@@ -143,7 +147,7 @@ def counting(
     sources: int = 2,
     counts: int = 2,
     spreads: bool = False,
-    source: type[Numbers] = Numbers,
+    source: type[Numbers] | type[Shards] = Numbers,
 ) -> DAG:
     """Return a job that counts the numbers of some sources by key.
 
@@ -164,23 +168,6 @@ def counting(
     if spreads:
         to_counter, to_result = to_counter.distributed(), to_result.distributed().all_to_one()
     return dag.edge(to_counter).edge(to_result)
-
-
-def sharing(file: Path, count: int, *, gate: Path | None = None, shares: int = 6) -> DAG:
-    """Return a job that counts the numbers of some shares by key, on any number of members.
-
-    Args:
-        file: gets the result.
-        count: how many numbers each share has.
-        gate: its sources end when this file is there.
-        shares: how many there are.
-    """
-    dag = DAG()
-    numbers = dag.new_vertex("numbers", lambda: Shares(count, shares, gate), 1)
-    counter = dag.new_vertex("counts", Counts, 1)
-    result = dag.new_vertex("result", lambda: Result(file), 1)
-    to_counter = between(numbers, counter).partitioned(lambda item: item % KEYS).distributed()
-    return dag.edge(to_counter).edge(between(counter, result).distributed().all_to_one())
 
 
 def exact(count: int, sources: int = 2) -> list[Any]:

@@ -140,7 +140,7 @@ def test_a_snapshot_comes_an_interval_after_the_end_of_the_one_before(tmp_path: 
     story.clock.pass_by(INTERVAL - 1)
     assert not story.told()
     story.clock.pass_by(1)
-    assert story.told() == [SavePart(7, 1, False, True, str(tmp_path / "l"))]
+    assert story.told() == [SavePart(7, 1, False, True, "l")]
     story.save(1)
     assert story.valid == [1]
     assert story.told() == [ResolvePart(7, 1, True)]
@@ -242,7 +242,7 @@ def test_the_last_snapshot_comes_at_once_when_only_sinks_wait(tmp_path: Path) ->
     story = Story(tmp_path)
     story.clock.pass_by(1)
     story.snapshots.report("m", PartAtEnd(7, [(2, 0)]))
-    assert story.told() == [SavePart(7, 1, False, True, str(tmp_path / "l"))]
+    assert story.told() == [SavePart(7, 1, False, True, "l")]
     story.save(1, 0, 1, finished=True)
     story.save(1, 2)
     assert story.told() == [ResolvePart(7, 1, True)]
@@ -290,7 +290,7 @@ def test_an_export_leaves_the_snapshots_of_the_job_alone(tmp_path: Path) -> None
     story.clock.pass_by(INTERVAL)
     story.takes(1)
     story.snapshots.take(SnapshotRequest(name="x"), outcomes.append)
-    assert story.told() == [SavePart(7, 2, False, False, str(tmp_path / "l"))]
+    assert story.told() == [SavePart(7, 2, False, False, "l")]
     story.save(2)
     assert story.told() == [ResolvePart(7, 2, False)]
     assert not outcomes
@@ -308,7 +308,7 @@ def test_a_terminal_snapshot_says_so_before_anything_ends(tmp_path: Path) -> Non
     story = Story(tmp_path)
     outcomes: list[str | None] = []
     story.snapshots.take(SnapshotRequest(terminal=True), outcomes.append)
-    assert story.told() == [SavePart(7, 1, True, True, str(tmp_path / "l"))]
+    assert story.told() == [SavePart(7, 1, True, True, "l")]
     story.save(1)
     assert story.terminal == 1
     assert story.told() == [ResolvePart(7, 1, True)]

@@ -128,8 +128,8 @@ class WithSnapshots:
     takes_snapshots = True
     last = None
 
-    def export(self, name: str) -> None:
-        return None
+    async def export(self, name: str, least_s: float) -> bool:
+        return False
 
     def exported(self, name: str) -> None:
         return None

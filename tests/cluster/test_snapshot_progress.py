@@ -21,8 +21,8 @@ def saved(place: Place, *, finished: bool = False, file: str = "1.chunk") -> Sav
 
 def begun(request: SnapshotRequest = PERIODIC, finished: tuple[Place, ...] = ()) -> SnapshotProgress:
     ended = {place: saved(place, finished=True, file="0.chunk") for place in finished}
-    progress = SnapshotProgress(7, 3, request, "/folder", PLACES, ended)
-    save = SavePart(7, 3, request.terminal, request.prepares, "/folder")
+    progress = SnapshotProgress(7, 3, request, "lineage", PLACES, ended)
+    save = SavePart(7, 3, request.terminal, request.prepares, "lineage")
     assert progress.take_orders() == [("a", save), ("b", save)]
     return progress
 
@@ -115,7 +115,7 @@ def test_random_stories_come_to_their_end(seed: int) -> None:
         for processor in range(chance.randint(1, 3))
     ]
     ended = {place: saved(place, finished=True) for place in places if chance.random() < 0.2}
-    progress = SnapshotProgress(7, 3, PERIODIC, "/folder", places, ended)
+    progress = SnapshotProgress(7, 3, PERIODIC, "lineage", places, ended)
     fails = chance.random() < 0.3
     to_save = [place for place in places if place not in ended]
     live: set[Place] = set()

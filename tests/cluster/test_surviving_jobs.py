@@ -28,14 +28,14 @@ from shmjet import (
     from_,
     sinks,
 )
+from shmjet.core import Inbox
 from shmjet.core.processor import ProcessorMetaSupplier, ProcessorSupplier
-from tests.cluster.counting import Shares, exact, sharing
+from tests.cluster.counting import SHARDS, Shards, counting, exact
 from tests.waiting import until, until_there
 
 SOON_S = 60.0
 SECRET = "hush"
 COUNT = 200
-SHARES = 6
 pytestmark = pytest.mark.slow
 Eventually = Callable[[Callable[[], object]], None]
 
@@ -85,14 +85,29 @@ def cluster() -> Iterator[Cluster]:
         found.close()
 
 
+class Restorable(Shards):
+    """Says when it goes on from a snapshot."""
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        assert self._gate is not None
+        self._gate.with_suffix(".restored").touch()
+        super().restore_from_snapshot(inbox)
+
+
 class Counting:
     """A job that counts, and ends when it is let go."""
 
     def __init__(self, folder: Path, jet: JetInstance, name: str, config: JobConfig) -> None:
         self.file, self.gate = folder / f"{name}.json", folder / f"{name}.gate"
         config.name = name
-        self.job: Job = jet.new_job(sharing(self.file, COUNT, gate=self.gate, shares=SHARES), config)
+        dag = counting(self.file, COUNT, gate=self.gate, sources=1, counts=1, spreads=True, source=Restorable)
+        self.job: Job = jet.new_job(dag, config)
         self.execution: Execution = self.job.execute()
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether it has gone on from a snapshot."""
+        return self.gate.with_suffix(".restored").exists()
 
     def has_snapshot(self, after: int | None = 0) -> bool:
         return (self.job.metrics().last_snapshot_id or 0) > (after or 0)
@@ -100,7 +115,7 @@ class Counting:
     def ends_well(self) -> None:
         self.gate.touch()
         self.execution.result(SOON_S)
-        assert json.loads(self.file.read_text()) == exact(COUNT, SHARES)
+        assert json.loads(self.file.read_text()) == exact(COUNT, SHARDS)
 
 
 def guaranteed(**settings: object) -> JobConfig:
@@ -134,6 +149,7 @@ def test_a_lost_member_restarts_suspends_or_fails_jobs_as_they_ask(
     for one in (goes_on, begins_anew, is_suspended):
         one.ends_well()
         assert one.job.metrics().attempts > 1
+    assert [one.is_restored for one in (goes_on, begins_anew, is_suspended)] == [True, False, True]
     assert stays.job.status is JobStatus.SUSPENDED
     stays.job.resume()
     stays.ends_well()
@@ -147,7 +163,7 @@ class Gated:
         self.items = jet.get_observable("written").to_future(list)
         self.collected = sinks.collect()
         dag = DAG()
-        numbers = dag.new_vertex("numbers", lambda: Shares(COUNT, 1, gate), 1)
+        numbers = dag.new_vertex("numbers", lambda: Shards(COUNT, gate), 1)
         dag.edge(between(numbers, dag.new_vertex("observable", sinks.observable("written").supplier, 1)))
         dag.edge(from_(numbers, 1).to(dag.new_vertex("collect", self.collected.supplier, 1)))
         self.execution = jet.new_job(dag, JobConfig(name="written")).execute()
@@ -186,13 +202,11 @@ def test_a_lost_coordinator_is_followed_by_another_one_that_goes_on_with_all_run
     addresses = [found.address for found in members[0].cluster.members]
     lost = addresses[0]
     with shmjet.new_client(addresses[1:], ClientConfig(secret=SECRET)) as jet:
+        goes_on = Counting(tmp_path, jet, "goes on", guaranteed())
         begins_anew = Counting(tmp_path, jet, "begins anew", JobConfig())
         fails = Counting(tmp_path, jet, "fails", JobConfig(auto_scaling=False))
-        is_suspended = Counting(tmp_path, jet, "is suspended", guaranteed(auto_scaling=False, snapshot_interval=600))
+        is_suspended = Counting(tmp_path, jet, "is suspended", guaranteed(auto_scaling=False))
         stays = Counting(tmp_path, jet, "stays suspended", JobConfig())
-        dag = DAG()
-        dag.new_vertex("committing", Committing(tmp_path))
-        outcome = jet.new_job(dag).execute()
         written = Gated(tmp_path, jet)
         told: list[str] = []
         begins_anew.execution.add_done_callback(lambda _: told.append("called back"))
@@ -200,6 +214,10 @@ def test_a_lost_coordinator_is_followed_by_another_one_that_goes_on_with_all_run
         stays.job.suspend()
         eventually(lambda: stays.job.status is JobStatus.SUSPENDED)
         eventually(lambda: {each.job.status for each in (begins_anew, fails, is_suspended)} == {JobStatus.RUNNING})
+        eventually(lambda: goes_on.has_snapshot() and is_suspended.has_snapshot())
+        dag = DAG()
+        dag.new_vertex("committing", Committing(tmp_path))
+        outcome = jet.new_job(dag).execute()  # from now on it has a worker for itself
         eventually(lambda: (tmp_path / "commits").exists())
         number = begins_anew.execution.id
         cluster.kill(members[0])
@@ -209,14 +227,19 @@ def test_a_lost_coordinator_is_followed_by_another_one_that_goes_on_with_all_run
             outcome.result(SOON_S)
         eventually(lambda: is_suspended.job.status is JobStatus.SUSPENDED)
         assert stays.job.status is JobStatus.SUSPENDED
-        assert {job.name for job in jet.jobs()} == {"begins anew", "is suspended", "stays suspended", "written"}
+        assert {job.name for job in jet.jobs()} == {
+            *("goes on", "begins anew", "is suspended", "stays suspended", "written")
+        }
         begins_anew.ends_well()
         assert (begins_anew.execution.id, begins_anew.job.metrics().attempts) == (number, 2)
         eventually(lambda: told)
         written.ends_well()
+        goes_on.ends_well()
         for one in (is_suspended, stays):
             one.job.resume()
             one.ends_well()
+        each = (goes_on, is_suspended, begins_anew, stays)
+        assert [one.is_restored for one in each] == [True, True, False, False]
         assert (tmp_path / "commits").read_text() == "begun\n"
         (tmp_path / "commit").touch()
 

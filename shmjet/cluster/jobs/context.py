@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.membership.peer_messages import PreparePart, ProbePart
 from shmjet.cluster.processes.arenas import ArenaPool, PooledArena
 from shmjet.cluster.processes.workers import Child, Workers
@@ -49,6 +50,8 @@ class MemberServices:
     """Where the files attached to jobs are, in a folder for each job."""
     snapshots: SnapshotStore = field(default_factory=lambda: SnapshotStore(Path()))
     """Of this member."""
+    snapshot_keeper: SnapshotKeeper = field(default_factory=lambda: SnapshotKeeper(SnapshotStore(Path())))
+    """Has copies of them on other members."""
     link: Callable[[], LinkClient | None] = lambda: None
     """Gives the link to other members, None where there is none."""
     reach: Callable[[Sequence[str]], Awaitable[None]] | None = None
@@ -112,7 +115,9 @@ class ExecutionContext:
         self._code = code
         self._services = services
         self._suppliers = order.probed.suppliers
-        self._manifest = order.manifest
+        self._manifest = ""
+        if order.restored >= 0:
+            self._manifest = str(services.snapshots.lineage(order.snapshots).path_of(order.restored))
         shape, slot = order.submission.shape, order.slot
         if slot.count > 1:
             check_installed(shape.edges, [vertex.name for vertex in shape.vertices], f"member {services.address}")

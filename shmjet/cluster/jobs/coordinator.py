@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -235,25 +235,36 @@ class JobCoordinator:
 
     def _probed(self, probed: Probed) -> None:
         """Have all members prepare, now that the meta-suppliers have said what each gets."""
-        if self._plan.job.attachments and len(self._members) > 1:
+        lineage = self._plan.lineage
+        has_files = len(self._members) > 1 and (self._plan.job.attachments or lineage is not None)
+        if has_files or (lineage is not None and lineage.is_writing):
             self._preparing = asyncio.ensure_future(self._prepare_with_files(probed))
         else:
-            self._prepare(probed)
+            self._prepare(probed, {})
 
     async def _prepare_with_files(self, probed: Probed) -> None:
+        lineage, files = self._plan.lineage, {}
         try:
             await self._post.send_files([peer.uuid for peer in self._members[1:]], self._plan.job)
         except OSError as error:
             text = f"a file attached to the job is not on this member any more: {error}; make the job anew"
             self.report(self._own, PartFailed(self.id, member_failed(OSError(text))))
-        else:
-            self._prepare(probed)
+            return
+        try:
+            if lineage is not None:
+                files = await lineage.find()
+        except OSError as error:
+            text = f"a member has not said which snapshots it has: {error}"
+            failure = msgspec.structs.replace(member_failed(OSError(text)), restartable=True)
+            self.report(self._own, PartFailed(self.id, failure))
+            return
+        self._prepare(probed, files)
 
-    def _prepare(self, probed: Probed) -> None:
+    def _prepare(self, probed: Probed, files: Mapping[str, Mapping[str, list[str]]]) -> None:
         plan, members = self._plan, self._members
         lineage = plan.lineage
-        manifest = "" if lineage is None else lineage.restored_from()
-        snapshots = lineage.folder if lineage is not None and (lineage.takes_snapshots or manifest) else ""
+        restored = -1 if lineage is None else lineage.newest()
+        snapshots = lineage.name if lineage is not None and (lineage.takes_snapshots or restored >= 0) else ""
         if lineage is not None and lineage.has_lost_all:
             self.report(self._own, PartFailed(self.id, member_failed(DamagedSnapshotError(LOST_ALL))))
             return
@@ -276,7 +287,8 @@ class JobCoordinator:
                 theirs = probed
             its_slot = msgspec.structs.replace(slot, index=place)
             logs = subscription_at(plan.logs, peer.uuid)
-            order = PreparePart(self.id, epoch, plan.job, theirs, its_slot, logs, plan.run, manifest, snapshots)
+            lacks = dict(files.get(peer.uuid, {}))
+            order = PreparePart(self.id, epoch, plan.job, theirs, its_slot, logs, plan.run, restored, snapshots, lacks)
             self._post.send(peer.uuid, order, plan.code)
 
     # -- what participants report -------------------------------------------------------------------------------

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
+from shmjet.cluster.jobs.snapshot_keeper import Export, SnapshotKeeper
 from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings, SnapshotRow, VertexState
 from shmjet.core import PlanError
 from shmjet.core.processor import NO_STATE
 from shmjet.execution.job_plan import JobShape
 from shmjet.snapshots.chunk import check_pieces
 from shmjet.snapshots.manifest import ENGINE, DamagedSnapshotError, Manifest, read_manifest
-from shmjet.snapshots.store import ExportedSnapshot, LineageStore, SnapshotStore
+from shmjet.snapshots.store import ExportedSnapshot, LineageStore, SnapshotStore, exported_folder, new_version
 
 LOST_ALL = "no snapshot of the job is left that can be read, see the log; resume() begins anew, without its state"
 """Why a job is suspended of which all snapshots are damaged."""
@@ -27,12 +30,15 @@ class Lineage:
         name: unique for ever.
         store: of all snapshots of this member.
         settings: of the job.
+        keeper: has copies on other members; None where there are none.
 
     Raises:
         OSError: there is no room for its folder.
     """
 
-    def __init__(self, name: str, store: SnapshotStore, settings: RunSettings) -> None:
+    def __init__(
+        self, name: str, store: SnapshotStore, settings: RunSettings, keeper: SnapshotKeeper | None = None
+    ) -> None:
         self.name = name
         self.settings = settings
         self.last: LastSnapshot | None = None
@@ -40,19 +46,22 @@ class Lineage:
         self.on_valid: Callable[[], None] = _nothing
         """Called when `last` is a new one."""
         self._all = store
+        self._keeper = keeper
+        self._writing: asyncio.Task[None] | None = None
+        self._begun_from = ""
         self._store: LineageStore = store.lineage(name)
         self._number = self._store.newest_id
         self._relied_on_one = bool(self._store.valid())
 
     @property
-    def folder(self) -> str:
-        """Where processes make chunk files."""
-        return str(self._store.folder)
-
-    @property
     def takes_snapshots(self) -> bool:
         """Whether the job has a guarantee; else its attempts go on from the initial snapshot at most."""
         return self.settings.has_guarantee
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are other members, which have to have its snapshots, too."""
+        return self._keeper is not None and bool(self._keeper.others)
 
     @property
     def writes_to_disk(self) -> bool:
@@ -66,26 +75,78 @@ class Lineage:
 
     def begin_from(self, snapshot: ExportedSnapshot) -> None:
         """Go on from an exported snapshot. Raises OSError when its files cannot be linked."""
-        self._store.begin_from(snapshot)
+        self._store.begin_from(snapshot, shared=self.is_shared)
+        self._begun_from = exported_folder(snapshot.name, snapshot.path.parent.name)
         self._relied_on_one = True
 
     # -- snapshots ----------------------------------------------------------------------------------------------
 
-    def write(self, manifest: Manifest, name: str | None, *, prepared: bool) -> None:
+    @property
+    def is_writing(self) -> bool:
+        """Whether a snapshot is being made valid, which `find` waits for."""
+        return self._writing is not None and not self._writing.done()
+
+    def writes(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Make a snapshot valid, in a task: the next attempt waits for its end, so that it knows the newest one."""
+        self._writing = asyncio.get_running_loop().create_task(work)
+        return self._writing
+
+    async def copy(
+        self,
+        manifest: Manifest,
+        holders: Mapping[str, Sequence[str]],
+        name: str | None,
+        *,
+        prepared: bool,
+        least_s: float,
+    ) -> str | None:
+        """Have a snapshot on all other members, as `write` has it here afterwards.
+
+        Args:
+            manifest: of the snapshot.
+            holders: who has each of its chunk files.
+            name: under which it is exported; None when it is not.
+            prepared: whether attempts may go on from it, if the job has a guarantee.
+            least_s: how long this may take, if the state is small.
+
+        Returns:
+            the version under which it is exported.
+
+        Raises:
+            OSError, ShmjetError: it is not on all of them.
+        """
+        assert self._keeper is not None
+        export = None if name is None else Export(name=name, version=new_version())
+        counts = prepared and self.takes_snapshots
+        await self._keeper.keep_on_others(self.name, manifest, holders, counts=counts, export=export, least_s=least_s)
+        return None if export is None else export.version
+
+    def write(self, manifest: Manifest, name: str | None, *, prepared: bool, version: str | None = None) -> None:
         """Make a snapshot valid; it does no harm in another thread.
 
         Args:
             manifest: of the snapshot.
             name: under which it is exported; None when it is not.
             prepared: whether attempts may go on from it, if the job has a guarantee.
+            version: of the exported one, if others have it already.
 
         Raises:
             OSError: there is no room, or a chunk file is not there.
         """
         if name is not None:
-            self._all.keep(manifest, self._store.folder, name)
+            here = None if version is None else self._here(manifest)
+            self._all.keep(manifest, self._store.folder, name, version=version, files=here)
         if prepared and self.takes_snapshots:
             self._store.write(manifest)
+
+    def _here(self, manifest: Manifest) -> set[str]:
+        return manifest.files() & set(self._all.names(self.name))
+
+    def exported_everywhere(self, name: str, version: str) -> None:
+        """Take that a version of an exported snapshot is on all members: older ones go."""
+        assert self._keeper is not None
+        self._all.keep_only(name, version)
+        self._keeper.forget(exported_folder(name), but=version)
 
     def succeeded(self, manifest: Manifest, started_at: float) -> None:
         """Take that a snapshot is valid from which attempts may go on, or with which a job without a guarantee ends.
@@ -108,6 +169,8 @@ class Lineage:
     def failed(self, number: int) -> None:
         """Remove what a failed snapshot, or an exported one, has left."""
         self._store.prune(number)
+        if self._keeper is not None:
+            self._keeper.forget(self.name, number)
 
     @property
     def has_lost_all(self) -> bool:
@@ -117,6 +180,35 @@ class Lineage:
     def begin_anew(self) -> None:
         """Take that all snapshots are lost, and that the next attempt begins without one."""
         self._relied_on_one = False
+
+    async def find(self) -> dict[str, dict[str, list[str]]]:
+        """Look which members have the chunk files of the newest snapshot; distrust snapshots that lack some.
+
+        Returns:
+            for each member the files that it lacks, with the members that have them.
+
+        Raises:
+            OSError: a member has not said what it has.
+        """
+        if self._writing is not None:
+            await asyncio.wait({self._writing})
+        if self._keeper is None or not self.is_shared or not self._store.valid():
+            return {}
+        begins = self._store.valid() == [0]
+        held = await self._keeper.held(self.name, self._begun_from if begins else "")
+        while (number := self.newest()) >= 0:
+            files = read_manifest(self._store.path_of(number)).files()
+            lost = files.difference(*held.values())
+            if not lost:
+                holders = {file: [member for member, theirs in held.items() if file in theirs] for file in files}
+                return {member: {file: holders[file] for file in files - theirs} for member, theirs in held.items()}
+            logger.error("snapshot %d cannot be used: no member has its chunk file %s", number, ", ".join(sorted(lost)))
+            self._store.distrust(number)
+        return {}
+
+    def newest(self) -> int:
+        """Return the number of the snapshot from which the next attempt goes on; -1 when there is none."""
+        return self._store.valid()[0] if self.restored_from() else -1
 
     def restored_from(self) -> str:
         """Return the path of the manifest from which the next attempt goes on; empty when there is none."""
@@ -148,15 +240,29 @@ class Lineage:
         for number in self._store.valid()[:1]:
             self._store.distrust(number)
 
-    def export(self, name: str) -> ExportedSnapshot | None:
-        """Give the last valid snapshot a name; None when there is none.
+    async def export(self, name: str, least_s: float) -> bool:
+        """Give the last valid snapshot a name, on all members; False when there is none.
+
+        Args:
+            name: a checked name.
+            least_s: how long this may take, if the state is small.
 
         Raises:
             OSError: there is no room.
-            DamagedSnapshotError: its manifest is damaged.
+            ShmjetError: its manifest is damaged, or it cannot be had on all members.
         """
-        path = self.restored_from()
-        return self._all.export(self._store.path_of(self._store.valid()[0]), name) if path else None
+        path = await asyncio.to_thread(self.restored_from)  # it may lie on a disk
+        if not path:
+            return False
+        manifest, version = await asyncio.to_thread(read_manifest, path), None
+        if self._keeper is not None and self.is_shared:
+            held = await self._keeper.held(self.name)
+            holders = {file: [member for member, theirs in held.items() if file in theirs] for file in manifest.files()}
+            version = await self.copy(manifest, holders, name, prepared=False, least_s=least_s)
+        await asyncio.to_thread(self.write, manifest, name, prepared=False, version=version)
+        if version is not None:
+            self.exported_everywhere(name, version)
+        return True
 
     def exported(self, name: str) -> ExportedSnapshot | None:
         """Return the exported snapshot of a name."""
@@ -165,6 +271,8 @@ class Lineage:
     def remove(self) -> None:
         """Remove all of them; exported ones stay."""
         self._store.remove()
+        if self._keeper is not None:
+            self._keeper.forget(self.name)
 
 
 def _nothing() -> None:

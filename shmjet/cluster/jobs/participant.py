@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from signal import SIGKILL
 from typing import Any
+
+import msgspec
 
 from shmjet.cluster.jobs.context import ExecutionContext, MemberServices, probe_of
 from shmjet.cluster.jobs.endpoints import ProcessorEndpoints
@@ -42,7 +44,7 @@ from shmjet.cluster.processes.arenas import PooledArena
 from shmjet.cluster.processes.workers import Child
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.post import JobPost
-from shmjet.core import ConfigError, JobStatus, PlanError
+from shmjet.core import ConfigError, JobStatus, PlanError, ShmjetError
 from shmjet.execution.collect import FinalReading, Reading
 from shmjet.execution.failure import member_failed, worker_lost
 from shmjet.execution.job_plan import JobPlan
@@ -76,7 +78,6 @@ FIRST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.1
 """How soon, and how rarely at most, the member looks whether all processes of an attempt are ready."""
 LONGEST_RETURN_S = 10.0
 """How long an attempt without memory or descriptors waits for those of attempts that are over."""
-_OTHER_HOST = "a job with a guarantee runs on the members of one host in this version; this one is on another host"
 _NONSENSE = (ValueError, LookupError, OverflowError)
 """What comes of reading numbers that mean nothing."""
 
@@ -167,11 +168,12 @@ class Participant:
         code = self._assignment.code
         child.send(probe_of(order, code, self._services), code.fds)
 
-    def prepare(self, order: PreparePart, *, may_wait: bool = True) -> None:
-        """Make the plan and have the processors made.
+    def prepare(self, order: PreparePart, *, may_wait: bool = True, has_files: bool = False) -> None:
+        """Make the plan and have the processors made, when the snapshot that is to be restored is here.
 
         Args:
             order: what the coordinator says.
+            has_files: whether it is here.
             may_wait: whether it tries again, when memory or descriptors are missing, with what attempts that are over
                 are giving back just now.
         """
@@ -179,10 +181,11 @@ class Participant:
         if part.phase is not Phase.PROBING:  # it was stopped before it has begun
             return
         self.peers = frozenset(order.slot.peers)
+        if order.snapshots and order.slot.count > 1 and not has_files:
+            self._opening = asyncio.ensure_future(self._prepare_with_files(order))
+            return
         more = may_wait and self._services.arenas.can_make_room
         try:
-            if order.snapshots and not Path(order.snapshots).is_dir():
-                raise PlanError(_OTHER_HOST)
             context = ExecutionContext(order, assignment.code, self._services, first_worker=assignment.first_worker)
             endpoints = sorted(context.plan.participants())
             children = context.open(endpoints)
@@ -209,7 +212,19 @@ class Participant:
 
     async def _prepare_with_more(self, order: PreparePart) -> None:
         await self._services.arenas.make_room(LONGEST_RETURN_S)
-        self.prepare(order, may_wait=False)
+        self.prepare(order, may_wait=False, has_files=True)
+
+    async def _prepare_with_files(self, order: PreparePart) -> None:
+        keeper = self._services.snapshot_keeper
+        try:
+            await keeper.restore(order.snapshots, order.restored, self.coordinator, order.files)
+        except (OSError, ShmjetError) as error:
+            text = f"member {self._services.address} cannot have snapshot {order.restored}: {error}"
+            failure = msgspec.structs.replace(member_failed(OSError(text)), restartable=True)
+            self._part.refuse(failure, self._children)
+            self._carry_out()
+        else:
+            self.prepare(order, has_files=True)
 
     async def _open_link(self, context: ExecutionContext) -> None:
         try:
@@ -232,7 +247,8 @@ class Participant:
             case FinishPart():
                 self._part.finish(message.error, is_followed=message.is_followed)
             case SavePart():
-                save = Save(self.id, message.snapshot_id, message.terminal, message.prepares, message.folder)
+                folder = self._folder_of(message.lineage)
+                save = Save(self.id, message.snapshot_id, message.terminal, message.prepares, folder)
                 self._tell_all(save)
                 self._newest = [save]
                 self._report_gone()
@@ -247,6 +263,13 @@ class Participant:
             case AskMetrics():
                 self._post.send(self.coordinator, PartMetrics(message.request, self.metrics(), self.id))
         self._carry_out()
+
+    def _folder_of(self, lineage: str) -> str:
+        """Return where processes make chunk files; if it cannot be made, they find that out and say so."""
+        snapshots = self._services.snapshots
+        with contextlib.suppress(OSError):
+            snapshots.make(lineage)
+        return str(snapshots.root / lineage)
 
     def _report_gone(self) -> None:
         """Report the processors of processes that have let go while a job without a guarantee is exported."""

@@ -392,17 +392,17 @@ class JobRun:
         return self.status in _BEFORE_RUNNING or self._next is not Next.END or follows or fails
 
     async def _export_suspended(self, lineage: Lineage, name: str) -> None:
-        """Give the last snapshot a name, in another thread: it may lie on a disk."""
+        """Give the last snapshot a name."""
         self._exporting += 1
         self._tell()
         try:
-            found = await asyncio.to_thread(lineage.export, name)
+            found = await lineage.export(name, EXPORT_WAIT_S)
         except OSError as error:
             raise ShmjetError(f"no snapshot {name!r} of {self._name}: {error}") from error
         finally:
             self._exporting -= 1
             self._tell()
-        if found is None:
+        if not found:
             how = "before its first snapshot" if lineage.takes_snapshots else "without a processing_guarantee"
             raise JobStateError(f"{self._name} was suspended {how}; there is nothing to export")
 

@@ -260,7 +260,7 @@ class JobService:
         for record in found:
             job = record.job
             try:
-                lineage = Lineage(record.lineage, snapshots, job.settings)
+                lineage = self._lineage_of(record.lineage, job)
                 lineage.check()
                 make = partial(self._restored, record, lineage)
                 run = self.table.restore(job, make)
@@ -311,14 +311,19 @@ class JobService:
             self._give_up(copy, failure)
             return
         try:
-            lineage = Lineage(state.lineage, self._services.snapshots, settings) if state.lineage else None
+            services = self._services
+            lineage = (
+                Lineage(state.lineage, services.snapshots, settings, services.snapshot_keeper)
+                if state.lineage
+                else None
+            )
             run = self.table.restore(job, partial(self._taken_up, copy, lineage), copy.origin.token, copy.origin.logs)
         except (OSError, ShmjetError) as error:
             self._give_up(copy, member_failed(error))
             return
         if state.is_suspended:
             run.start_suspended(state.cause)
-        elif lineage is not None and state.has_snapshot and not lineage.restored_from():
+        elif lineage is not None and state.has_snapshot and lineage.newest() < 0:
             logger.error("job %s is suspended: no snapshot of it is on this member", name)
             lineage.begin_anew()
             run.start_suspended(member_failed(DamagedSnapshotError(LOST_ALL)))
@@ -376,11 +381,15 @@ class JobService:
             return None
         return self._new_lineage(job, initial)
 
+    def _lineage_of(self, name: str, job: Submission) -> Lineage:
+        """Return a lineage. Raises OSError when there is no room for it."""
+        return Lineage(name, self._services.snapshots, job.settings, self._services.snapshot_keeper)
+
     def _new_lineage(self, job: Submission, initial: ExportedSnapshot | None = None) -> Lineage:
         """Return a lineage of a run. Raises ShmjetError when there is no room for it."""
         snapshots = self._services.snapshots
         try:
-            lineage = Lineage(uuid4().hex, snapshots, job.settings)
+            lineage = self._lineage_of(uuid4().hex, job)
             if initial is not None:
                 lineage.begin_from(initial)
         except OSError as error:

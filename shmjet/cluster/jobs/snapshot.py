@@ -59,7 +59,7 @@ class SnapshotProgress:
         attempt: whose processors save.
         snapshot_id: its number in the lineage.
         request: what kind of snapshot it is.
-        folder: where chunk files are made.
+        lineage: to which it belongs.
         places: all processors of the attempt.
         finished: what the processors that have ended have saved last.
     """
@@ -69,7 +69,7 @@ class SnapshotProgress:
         attempt: int,
         snapshot_id: int,
         request: SnapshotRequest,
-        folder: str,
+        lineage: str,
         places: Collection[Place],
         finished: Mapping[Place, SavedProcessor],
     ) -> None:
@@ -84,7 +84,7 @@ class SnapshotProgress:
         """The processors that have saved for this snapshot and have not done phase two."""
         self._awaited = set(places) - self._records.keys()
         self._members = list(dict.fromkeys(member for member, _, _ in places))
-        save = SavePart(attempt, snapshot_id, request.terminal, request.prepares, folder)
+        save = SavePart(attempt, snapshot_id, request.terminal, request.prepares, lineage)
         self._orders: list[tuple[str, Order]] = [(member, save) for member in self._members]
         self._check_saved()
 

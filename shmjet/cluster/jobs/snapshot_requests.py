@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from shmjet.cluster.jobs.lifecycle_requests import known
 from shmjet.cluster.jobs.lineage import snapshot_row
+from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.jobs.table import Client, Running
 from shmjet.cluster.lifecycle_messages import (
     DestroySnapshot,
@@ -24,7 +25,7 @@ from shmjet.cluster.protocol import Done, Refused
 from shmjet.core.checks import check_snapshot_name
 from shmjet.data.errors import ShmjetError
 from shmjet.ipc.background_tasks import BackgroundTasks
-from shmjet.snapshots.store import SnapshotStore
+from shmjet.snapshots.store import SnapshotStore, exported_folder
 
 logger = logging.getLogger("shmjet.member")
 
@@ -35,11 +36,15 @@ class SnapshotRequests:
     Args:
         run: gives the run of a number, None if there is none.
         store: of snapshots.
+        keeper: has copies of them on other members.
     """
 
-    def __init__(self, run: Callable[[int], Running | None], store: SnapshotStore) -> None:
+    def __init__(
+        self, run: Callable[[int], Running | None], store: SnapshotStore, keeper: SnapshotKeeper | None = None
+    ) -> None:
         self._run = run
         self._store = store
+        self._keeper = keeper
         self._tasks = BackgroundTasks()
 
     def export(self, client: Client, request: ExportSnapshot) -> None:
@@ -83,6 +88,8 @@ class SnapshotRequests:
         try:
             name = check_snapshot_name("the name of a snapshot", request.name)
             await asyncio.to_thread(self._store.destroy, name)
+            if self._keeper is not None:
+                self._keeper.forget(exported_folder(name))
         except (ShmjetError, OSError) as error:
             text = f"snapshot {request.name!r} cannot be removed: {error}"
             client.send(Refused(request.request, "ShmjetError", text))

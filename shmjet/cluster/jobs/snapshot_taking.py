@@ -108,10 +108,11 @@ class SnapshotTaking:
         self._phase_s = max(PHASE_S, lineage.settings.snapshot_interval)
         places = all_places(source.members, parallelism)
         number = lineage.next_number()
-        self._progress = SnapshotProgress(source.attempt, number, request, lineage.folder, places, finished)
+        self._progress = SnapshotProgress(source.attempt, number, request, lineage.name, places, finished)
         self._bound: Timer | None = None
         self._bounded: SnapshotPhase | None = None
         self._writing: asyncio.Future[None] | None = None
+        self._copying: asyncio.Future[str | None] | None = None
         self._is_over = False
 
     @property
@@ -132,6 +133,8 @@ class SnapshotTaking:
         """Wait for nothing any more: the attempt has ended."""
         self._is_over = True
         self._end_bound()
+        if self._copying is not None:
+            self._copying.cancel()  # what it has made somewhere, the next attempt forgets
 
     # -- reports ------------------------------------------------------------------------------------------------
 
@@ -167,8 +170,10 @@ class SnapshotTaking:
         manifest, most = self._manifest(), self._lineage.settings.max_state_bytes
         if most is not None and manifest.size > most:
             self._progress.written(f"it has {manifest.size} bytes, and JobConfig.max_state_bytes is {most}")
+        elif self._lineage.is_shared:
+            self._writing = self._lineage.writes(self._write_everywhere(manifest))
         elif self._lineage.writes_to_disk:
-            self._writing = asyncio.ensure_future(self._write_to_disk(manifest))
+            self._writing = self._lineage.writes(self._write_to_disk(manifest))
         else:
             self._written(manifest, self._error_of_writing(manifest))
 
@@ -177,9 +182,31 @@ class SnapshotTaking:
         self._written(manifest, error)
         self._carry_out()
 
-    def _error_of_writing(self, manifest: Manifest) -> str | None:
+    async def _write_everywhere(self, manifest: Manifest) -> None:
+        """Have it on all other members first, so that every member that hears of phase two has it."""
+        lineage, request = self._lineage, self.request
+        holders = {
+            piece.file: [place[0]] for place, record in self._progress.records.items() for piece in record.pieces
+        }
+        self._copying = asyncio.ensure_future(
+            lineage.copy(manifest, holders, request.name, prepared=request.prepares, least_s=self._phase_s)
+        )
+        await asyncio.wait({self._copying})
+        if self._is_over or self._copying.cancelled():
+            return
+        if (refusal := self._copying.exception()) is not None:
+            error: str | None = f"not all members have it: {refusal}"
+        else:
+            version = self._copying.result()
+            error = await asyncio.to_thread(self._error_of_writing, manifest, version)
+            if version is not None and request.name is not None and error is None:
+                lineage.exported_everywhere(request.name, version)
+        self._written(manifest, error)
+        self._carry_out()
+
+    def _error_of_writing(self, manifest: Manifest, version: str | None = None) -> str | None:
         try:
-            self._lineage.write(manifest, self.request.name, prepared=self.request.prepares)
+            self._lineage.write(manifest, self.request.name, prepared=self.request.prepares, version=version)
         except OSError as error:
             return f"its manifest cannot be written: {error}"
         return None

@@ -248,8 +248,8 @@ class SurvivingRuns:
         address = "" if peer is None else peer.address
         with contextlib.suppress(JobStateError):  # it ends, or is being suspended
             if settings.auto_scaling:
-                logger.warning("job %s goes on without member %s, which leaves", _name(run), address)
                 run.restart(graceful=True)
+                logger.warning("job %s goes on without member %s, which leaves", _name(run), address)
             elif settings.has_guarantee:
                 run.suspend(member_lost(f"member {address} has left the cluster", member=address))
 

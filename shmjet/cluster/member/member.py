@@ -28,6 +28,7 @@ from shmjet.cluster.jobs.member_loss import MemberLossHandler
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.run_records import RunRecords
 from shmjet.cluster.jobs.service import JobService
+from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
 from shmjet.cluster.member.cluster_of_runs import ClusterOfRuns
 from shmjet.cluster.member.cluster_status import ClusterStatus
@@ -41,7 +42,9 @@ from shmjet.cluster.membership.events import ViewInstalled
 from shmjet.cluster.membership.network import Network
 from shmjet.cluster.membership.peer_messages import (
     AgreeOnTails,
+    AskFile,
     AskReport,
+    AskSnapshots,
     Backward,
     Bounced,
     ChangesTaken,
@@ -49,10 +52,15 @@ from shmjet.cluster.membership.peer_messages import (
     CopiedPartitions,
     CopyPartitions,
     ExecutionMessage,
+    FilePiece,
+    ForgetSnapshots,
     Forward,
+    KeepSnapshot,
     PartLogs,
     Report,
     ShipChanges,
+    SnapshotFiles,
+    SnapshotKept,
 )
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.processes.arenas import ArenaPool
@@ -157,6 +165,7 @@ class Member:
         settings, participants, network = self.settings, self._participants, self._network
         folder = self._storage or self.folder.path
         count = settings.partition_count
+        snapshots = SnapshotStore(folder / "snapshots", sync=self._storage is not None)
         self._partitions = Partitions(network, count, settings.backup_count, lambda: self.uuid)
         self._monitor = MonitorRequests(
             settings,
@@ -176,7 +185,8 @@ class Member:
             name_of=participants.name_of,
             note_change=self._monitor.note_change,
             attachments=folder / "attachments",
-            snapshots=SnapshotStore(folder / "snapshots", sync=self._storage is not None),
+            snapshots=snapshots,
+            snapshot_keeper=SnapshotKeeper(snapshots, network, settings.backup_count),
             link=lambda: None if self._network is None else self._network.link,
             reach=None if network is None else network.reach,
         )
@@ -249,7 +259,7 @@ class Member:
         self._handlers = request_handlers(
             self._jobs.table,
             LifecycleRequests(self._jobs.table.run),
-            SnapshotRequests(self._jobs.table.run, self._services.snapshots),
+            SnapshotRequests(self._jobs.table.run, self._services.snapshots, self._services.snapshot_keeper),
             self._participants,
             self._attachments,
             self._grid,
@@ -363,6 +373,7 @@ class Member:
         for client, request in self._stopped_by:
             client.send(Done(request))
         self._services.arenas.close()
+        self._services.snapshot_keeper.stop()
         self._grid.close()
         if self._keeper is not None:
             await self._keeper.stop()
@@ -511,6 +522,8 @@ class Member:
             self._forwarder.member_lost(peer.uuid, f"member {peer.address} is gone")
             self._keeper.connection_lost(peer.uuid)
         self._member_loss.view_changed(event, self.uuid)
+        for peer in (*event.lost, *event.left):
+            self._services.snapshot_keeper.member_gone(peer.uuid, f"member {peer.address} is gone")
         self._jobs.view_changed(event.old, event.view, has_joined=bool(event.joined))
         self._keeper.look()
 
@@ -529,6 +542,8 @@ class Member:
         self._forwarder.member_lost(peer.uuid, f"the connection to member {peer.address} was lost ({why})")
         self._keeper.connection_lost(peer.uuid)
         self._member_loss.connection_lost(peer, why, self._network.view)
+        text = f"the connection to member {peer.address} was lost ({why})"
+        self._services.snapshot_keeper.member_gone(peer.uuid, text)
 
     def connected(self, identity: str) -> None:
         """See `NetworkUser`."""
@@ -560,6 +575,16 @@ class Member:
             case CopyPartitions() | CopiedPartitions() | ShipChanges() | AgreeOnTails() | ChangesTaken():
                 assert self._keeper is not None
                 self._keeper.receive(sender, message)
+            case (
+                AskFile()
+                | FilePiece()
+                | KeepSnapshot()
+                | SnapshotKept()
+                | AskSnapshots()
+                | SnapshotFiles()
+                | ForgetSnapshots()
+            ):
+                self._services.snapshot_keeper.receive(sender, message)
             case AskReport() | Report():
                 self._cluster_status.take(sender, message)
             case _:

@@ -41,9 +41,9 @@ class PartProbed(msgspec.Struct, frozen=True):
 class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Coordinator to member: make your part of an attempt of a run. `execution` is the attempt's number.
 
-    `epoch` is that of the view whose members take part; a member that is in another view refuses. `manifest` is the
-    path of the snapshot to restore, empty for none, `snapshots` that of the folder where new ones are made, which all
-    members must see; empty for a job without a guarantee.
+    `epoch` is that of the view whose members take part; a member that is in another view refuses. `snapshots` is the
+    lineage, empty for a job without one, `restored` the number of the snapshot in it to restore, -1 for none; `files`
+    are the chunk files that this member lacks for that, with the members that have each.
     """
 
     execution: int
@@ -53,8 +53,9 @@ class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     slot: MemberSlot
     logs: LogSubscription | None = None
     run: int = 0
-    manifest: str = ""
+    restored: int = -1
     snapshots: str = ""
+    files: dict[str, list[str]] = {}
 
 
 class StartPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -88,13 +89,13 @@ class FinishPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class SavePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Coordinator to member: begin phase one of a snapshot; the fields are those of `Save`."""
+    """Coordinator to member: begin phase one of a snapshot of a lineage; the other fields are those of `Save`."""
 
     execution: int
     snapshot_id: int
     terminal: bool
     prepares: bool
-    folder: str
+    lineage: str
 
 
 class ResolvePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -315,6 +316,82 @@ class AgreeOnTails(msgspec.Struct, frozen=True, tag=True, array_like=True):
     tails: bytes
 
 
+class AskFile(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: give me what a file of your snapshots has from an offset on.
+
+    `is_here`: I am on your host, and want to know where the file is.
+    """
+
+    number: int
+    folder: str
+    file: str
+    offset: int
+    is_here: bool = False
+
+
+class FilePiece(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer: some bytes, and how many the file has; or its path; or why there is none."""
+
+    number: int
+    data: bytes
+    size: int
+    path: str = ""
+    error: str = ""
+
+
+class KeepSnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: fetch the manifest of a snapshot from me, and these chunk files from their holders.
+
+    `counts`: it is valid then, under its number, in the lineage that `folder` is. `export` and `version`: it is
+    exported under this name. If neither, `folder` is that of an exported snapshot.
+    """
+
+    number: int
+    folder: str
+    manifest: str
+    snapshot: int
+    files: dict[str, list[str]]
+    counts: bool
+    export: str = ""
+    version: str = ""
+
+
+class SnapshotKept(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `KeepSnapshot`; `error` is empty when it has been done."""
+
+    number: int
+    error: str
+
+
+class AskSnapshots(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: which files have you in this folder of snapshots?
+
+    `begun_from` is empty, or the folder of the exported snapshot that is number 0 of the lineage that `folder` is.
+    """
+
+    number: int
+    folder: str
+    begun_from: str = ""
+
+
+class SnapshotFiles(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `AskSnapshots`."""
+
+    number: int
+    names: list[str]
+
+
+class ForgetSnapshots(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: forget a snapshot of a lineage, or all of it (`snapshot` is -1).
+
+    Of an exported one, `folder` has all versions, and `but` stays, or is empty.
+    """
+
+    folder: str
+    snapshot: int = -1
+    but: str = ""
+
+
 class ChangesTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The answer to both: `error` is empty when it has been done, `tails` is what you lack."""
 
@@ -346,6 +423,7 @@ ExecutionMessage = (
     | PartLogs
     | PutFile
 )
+SnapshotMessage = AskFile | FilePiece | KeepSnapshot | SnapshotKept | AskSnapshots | SnapshotFiles | ForgetSnapshots
 KeeperMessage = CopyPartitions | CopiedPartitions | ShipChanges | AgreeOnTails | ChangesTaken
 RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
-PeerMessage = MembershipMessage | ExecutionMessage | RunMessage | RelayMessage | KeeperMessage
+PeerMessage = MembershipMessage | ExecutionMessage | RunMessage | RelayMessage | KeeperMessage | SnapshotMessage
