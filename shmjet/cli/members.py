@@ -147,6 +147,8 @@ def print_jobs(rows: Iterable[dict[str, Any]]) -> None:
 
 def _trouble_text(facts: dict[str, Any]) -> str:
     """Say what has ended a job, or why it is suspended."""
+    if facts["waits_for"]:
+        return f"waits for {facts['waits_for']}"
     if facts["suspended_by"] is None:
         return facts["error"] or ""
     return "suspended by a user" if facts["suspended_by"] == "user" else facts["suspended_by"]
@@ -174,7 +176,16 @@ def life_facts(row: ExecutionRow) -> dict[str, Any]:
         "guarantee": row.guarantee,
         "suspended_by": suspended_by(row),
         "snapshot": None if row.snapshot is None else _snapshot_facts(row.snapshot),
+        "waits_for": row.waits_for or None,
+        "members": row.members,
+        "last_restart": (
+            None if row.restart is None else {"cause": row.restart.cause, "seconds": _rounded(row.restart.seconds)}
+        ),
     }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def suspended_by(row: ExecutionRow) -> str | None:

@@ -174,8 +174,15 @@ def life_text(row: ExecutionRow, now: float) -> str | None:
         parts.append("suspended by a user" if by == "user" else f"suspended: {clean_line(by)}")
     elif row.status != JobStatus.RUNNING.value:
         parts.append(row.status.replace("_", " "))
+    if row.waits_for:
+        parts.append(f"waits for {clean_line(row.waits_for)}")
     if row.attempts > 1:
         parts.append(f"attempt {row.attempts}")
+    if row.restart is not None:
+        took = "" if row.restart.seconds is None else f" took {time_text(row.restart.seconds)}"
+        parts.append(f"last restart{took}: {clean_line(row.restart.cause)}")
+    if len(row.members) > 1:
+        parts.append(f"{len(row.members)} members")
     if row.guarantee != ProcessingGuarantee.NONE.value:
         parts.append(row.guarantee.replace("_", " "))
     if (last := row.snapshot) is not None:

@@ -141,6 +141,18 @@ class SnapshotsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     snapshots: list[SnapshotRow]
 
 
+class LastRestart(msgspec.Struct, frozen=True, array_like=True):
+    """The last restart of a run.
+
+    Args:
+        cause: why, in a line.
+        seconds: from the failure, or the order to stop, until it ran again; None while it does not.
+    """
+
+    cause: str
+    seconds: float | None = None
+
+
 class LastSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """The last valid snapshot of a run.
 

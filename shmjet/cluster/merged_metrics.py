@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shmjet.cluster.lifecycle_messages import LastSnapshot, VertexState
+from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, VertexState
 from shmjet.execution.metrics import NO_METRICS, EdgeMetrics, Metrics, VertexMetrics, WorkerMetrics
 
 _EDGE_COUNTS = ("emitted_count", "received_count", "queues_size", "queues_capacity", "ring_bytes", "waited_ns")
@@ -56,9 +56,24 @@ def _edge(parts: Sequence[EdgeMetrics]) -> EdgeMetrics:
     )
 
 
-def with_life(metrics: Metrics, attempts: int, snapshot: LastSnapshot | None, waits_for: Sequence[str] = ()) -> Metrics:
+def with_life(
+    metrics: Metrics,
+    attempts: int,
+    snapshot: LastSnapshot | None,
+    waits_for: Sequence[str] = (),
+    *,
+    attempt_waits_for: str = "",
+    restart: LastRestart | None = None,
+) -> Metrics:
     """Return metrics with what only the coordinator of a run knows: its attempts, its last snapshot, and the vertices
-    for whose end one waits."""
+    for whose end one waits; what its next attempt waits for, and its last restart."""
+    if attempt_waits_for or restart is not None:
+        metrics = msgspec.structs.replace(
+            metrics,
+            waits_for=attempt_waits_for,
+            last_restart_cause="" if restart is None else restart.cause,
+            last_restart_duration=None if restart is None else restart.seconds,
+        )
     if attempts != metrics.attempts or waits_for:
         metrics = msgspec.structs.replace(metrics, attempts=attempts, snapshot_waits_for=list(waits_for))
     if snapshot is None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from shmjet.cluster.lifecycle_messages import (
+    LastRestart,
     LastSnapshot,
     LifecycleRequest,
     RunSettings,
@@ -351,7 +352,8 @@ class ExecutionRow(msgspec.Struct, frozen=True, array_like=True):
 
     `plan` and `arena_id`: while it has an arena here. `error` is the first line of a failure. `leads`: here it is led;
     then `attempts` counts those begun so far, `guarantee` is the value of a `ProcessingGuarantee`, `cause` says why it
-    is suspended, `snapshot` is its last one.
+    is suspended, `snapshot` is its last one, `waits_for` says what its next attempt waits for, `members` are the
+    addresses of the members that take part, `restart` is its last one.
     """
 
     id: int
@@ -369,6 +371,9 @@ class ExecutionRow(msgspec.Struct, frozen=True, array_like=True):
     guarantee: str = "none"
     cause: SuspensionCause | None = None
     snapshot: LastSnapshot | None = None
+    waits_for: str = ""
+    members: list[str] = []
+    restart: LastRestart | None = None
 
 
 class PartitionCounts(msgspec.Struct, frozen=True, array_like=True):

@@ -27,24 +27,6 @@ def check_at_least(name: str, value: Any, least: int, error: type[ShmjetError] =
     return int(value)
 
 
-def not_yet(check: Callable[[str, Any], Any], default: Any, lack: str) -> Callable[[str, Any], Any]:
-    """Return a check of a setting that this version does not have: it takes the default value only.
-
-    Args:
-        check: as for any setting; it comes first, so that nonsense is called nonsense.
-        default: what is accepted.
-        lack: what this version does not do, for the message.
-    """
-
-    def refuse_others(where: str, value: Any) -> Any:
-        value = check(where, value)
-        if value != default:
-            raise ConfigError(f"{where} is {value!r}, but this version {lack}; leave it {default!r}")
-        return value
-
-    return refuse_others
-
-
 LONGEST_SNAPSHOT_NAME = 200
 """Bytes of a snapshot's name in UTF-8: it becomes the name of a folder."""
 

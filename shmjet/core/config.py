@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shmjet.core.checks import check_at_least, check_name, not_yet, unknown_setting, with_known_settings
+from shmjet.core.checks import check_at_least, check_name, unknown_setting, with_known_settings
 from shmjet.core.map_config import MapConfig, most_backups
 from shmjet.core.secret import LONGEST, MEMBER_SECRET_FILE, SECRET_FILE, read_secret
 from shmjet.data.errors import ConfigError
@@ -65,8 +65,8 @@ class JetConfig:
         idle_min: seconds that an idle worker spins before it sleeps (default 50e-6).
         idle_max: seconds at most between two looks at something outside that cannot wake a worker (default 1e-3).
         work_stealing: whether a worker that runs dry takes over tasklets of others (default True).
-        scale_up_delay: seconds to wait for more members before jobs are restarted on them; this version restarts none,
-            and takes only the default, 10.0.
+        scale_up_delay: seconds after the last member has joined until jobs with `auto_scaling` are restarted, so that
+            they run on it, too (default 10.0). The coordinator's counts.
         ring_memory: upper bound in bytes for all rings of one job, at least 1 MiB (default 256 MiB).
 
     Raises:
@@ -382,6 +382,6 @@ _FIELDS: dict[str, _Field] = {
     "idle_min": _Field(50e-6, float, _seconds(zero=True)),
     "idle_max": _Field(1e-3, float, _seconds(zero=False)),
     "work_stealing": _Field(True, _read_bool, _flag),
-    "scale_up_delay": _Field(10.0, float, not_yet(_seconds(zero=True), 10.0, "restarts no jobs on new members")),
+    "scale_up_delay": _Field(10.0, float, _seconds(zero=True)),
     "ring_memory": _Field(256 << 20, int, _integer(1 << 20)),
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shmjet.core.checks import check_at_least, check_name, check_snapshot_name, not_yet, with_known_settings
+from shmjet.core.checks import check_at_least, check_name, check_snapshot_name, with_known_settings
 from shmjet.core.config import MOST_PARTITIONS
 from shmjet.data.errors import ConfigError, PartitionCountError
 
@@ -84,11 +84,13 @@ class JobConfig:
         processing_guarantee: see `ProcessingGuarantee`. A job with one takes snapshots, is restarted from the last one
             when a process of it is lost, and runs once at a time.
         snapshot_interval: seconds from the end of one snapshot to the start of the next.
-        auto_scaling: restart the job on the rest when a member is lost. A job with a guarantee goes on from its last
-            snapshot, one without begins anew. False: the loss suspends a job with a guarantee, and fails one without.
+        auto_scaling: restart the job on the rest when a member is lost, and on all when members have joined
+            (`JetConfig.scale_up_delay`). A job with a guarantee goes on from its last snapshot, one without begins
+            anew. False: the loss suspends a job with a guarantee, and fails one without; joins change nothing.
         suspend_on_failure: suspend the job instead of failing it; `Job.suspension_cause` says why.
-        split_brain_protection: run only where more than half of the members are; only the default, False, in this
-            version.
+        split_brain_protection: begin only where there are more than half as many members as at the submission, or
+            after the largest join since; until then the job is NOT_RUNNING. False: of a cluster that is cut into
+            halves both run the job, until they meet.
         initial_snapshot_name: an exported snapshot to start from.
         allow_dropped_state: start although the snapshot has state of stages that the job does not have; that state is
             dropped.
@@ -259,7 +261,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "snapshot_interval": _seconds,
     "auto_scaling": _boolean,
     "suspend_on_failure": _boolean,
-    "split_brain_protection": not_yet(_boolean, False, "restarts no job, so none runs on both sides"),
+    "split_brain_protection": _boolean,
     "initial_snapshot_name": _snapshot_name,
     "allow_dropped_state": _boolean,
     "max_state_bytes": _bytes,

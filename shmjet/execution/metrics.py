@@ -257,6 +257,12 @@ class Metrics(msgspec.Struct, frozen=True):
     last_snapshot_keys: int = 0
     snapshot_waits_for: list[str] = []
     """Vertices whose end a snapshot waits for: they feed edges of higher priority."""
+    waits_for: str = ""
+    """What the next attempt waits for, such as further members; empty while it waits for nothing."""
+    last_restart_cause: str = ""
+    """Why the latest attempt was begun; empty for the first one."""
+    last_restart_duration: float | None = None
+    """Seconds from the failure, or the order to stop, until the job ran again; None while it does not."""
 
     taken_ns: int = 0
     """When these numbers were read, by `time.perf_counter_ns`, which all processes of a host share."""

@@ -99,6 +99,7 @@ class JobTime:
 
     `vertices` by name, sources first; empty where the job has no event time. `status` is the job's, `cause` says why it
     is suspended. `snapshot_waits_for`: a snapshot, that of a suspension too, is postponed until these vertices end.
+    `waits_for`: what the next attempt of a job waits for that is not running.
 
     Example:
         >>> print(job.explain_time())                       # doctest: +SKIP
@@ -113,6 +114,7 @@ class JobTime:
     cause: str | None = None
     snapshot_waits_for: tuple[str, ...] = ()
     taken_at: float = 0.0
+    waits_for: str = ""
 
     def lines(self) -> list[str]:
         """Return a line for each vertex, and one where a snapshot waits."""
@@ -131,6 +133,8 @@ class JobTime:
 
     def __str__(self) -> str:
         head = f"job {self.job} is {self.status}" + (f": {self.cause}" if self.cause else "")
+        if self.waits_for:
+            return f"{head}; it waits for {self.waits_for}"
         return "\n".join([head, *(self.lines() or ["it has no event time: no watermark has come anywhere"])])
 
 
@@ -161,7 +165,8 @@ def explain_time(
     """
     vertices = _Walk(metrics).vertices()
     taken_at = time.time() if now is None else now
-    return JobTime(vertices, job, status, cause, tuple(metrics.snapshot_waits_for), taken_at)
+    waits = tuple(metrics.snapshot_waits_for)
+    return JobTime(vertices, job, status, cause, waits, taken_at, metrics.waits_for)
 
 
 class _Walk:

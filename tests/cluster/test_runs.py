@@ -738,7 +738,7 @@ def test_a_run_of_a_lost_coordinator_goes_on_with_a_further_attempt() -> None:
     async def main() -> None:
         story = Story(starts=False, attempts_before=2)
         story.waits_for = "a connection"
-        story.run.go_on()
+        story.run.go_on("the coordinator is gone")
         assert (story.told[-1], story.made) == ((JobStatus.NOT_RUNNING, None), [])
         story.waits_for = ""
         story.run.reconsider()

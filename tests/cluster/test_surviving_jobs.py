@@ -35,6 +35,8 @@ from tests.waiting import until, until_there
 
 SOON_S = 60.0
 SECRET = "hush"
+DELAY_S = 0.1
+"""After a join; no member joins while jobs run that are not to be restarted."""
 COUNT = 200
 pytestmark = pytest.mark.slow
 Eventually = Callable[[Callable[[], object]], None]
@@ -47,13 +49,13 @@ class Cluster:
         self._members: list[JetInstance] = []
         self._lost: list[JetInstance] = []
 
-    def fill(self) -> list[JetInstance]:
-        """Return three members, the oldest first."""
-        while len(self._members) < 3:
+    def fill(self, count: int = 3) -> list[JetInstance]:
+        """Return members, the oldest first: so many, or as many as there are, if these are more."""
+        while len(self._members) < count:
             seeds = tuple(own(member).address for member in self._members)
-            config = JetConfig(cores=1, bind="127.0.0.1:0", secret=SECRET, members=seeds)
+            config = JetConfig(cores=1, bind="127.0.0.1:0", secret=SECRET, members=seeds, scale_up_delay=DELAY_S)
             self._members.append(shmjet.new_instance(config))
-        until(lambda: all(len(member.cluster.members) == 3 for member in self._members))
+        until(lambda: all(len(member.cluster.members) == len(self._members) for member in self._members))
         order = [found.uuid for found in self._members[0].cluster.members]
         return sorted(self._members, key=lambda member: order.index(own(member).uuid))
 
@@ -267,3 +269,27 @@ def test_a_member_that_leaves_is_waited_for_until_jobs_have_saved_their_state(
     is_suspended.job.resume()
     for each in all_of_them:
         each.ends_well()
+
+
+def test_members_that_join_restart_what_scales_and_give_a_quorum(
+    cluster: Cluster, tmp_path: Path, eventually: Eventually
+) -> None:
+    jet = cluster.fill(2)[0]
+    scales = Counting(tmp_path, jet, "scales", guaranteed(snapshot_interval=600))
+    fixed = Counting(tmp_path, jet, "fixed", JobConfig(auto_scaling=False))
+    protected = Counting(tmp_path, jet, "protected", JobConfig(split_brain_protection=True))
+    eventually(lambda: scales.job.status is fixed.job.status is protected.job.status is JobStatus.RUNNING)
+    members = cluster.fill()
+    eventually(lambda: scales.job.metrics().attempts == 2 and scales.job.status is JobStatus.RUNNING)
+    eventually(lambda: protected.job.metrics().attempts == 2 and protected.job.status is JobStatus.RUNNING)
+    assert scales.job.metrics().last_restart_cause == "members have joined the cluster"
+    assert scales.is_restored
+    assert fixed.job.metrics().attempts == 1
+    for each in (scales, fixed):
+        each.ends_well()
+    for member in members[1:]:
+        cluster.kill(member)
+    eventually(lambda: protected.job.status is JobStatus.NOT_RUNNING)
+    eventually(lambda: "it waits for 2 members" in str(protected.job.explain_time()))
+    cluster.fill(2)
+    protected.ends_well()

@@ -34,10 +34,8 @@ DESCRIBING = {"core/config.py", "core/job.py", "cluster/client/unsupported_setti
 """Where settings are described and checked: to read one there is not to heed it."""
 
 NOT_YET: dict[type, dict[str, Any]] = {
-    JetConfig: {"scale_up_delay": 1.0},
-    JobConfig: {
-        "split_brain_protection": True,
-    },
+    JetConfig: {},
+    JobConfig: {},
     EdgeConfig: {},
     ClientConfig: {},
     MapConfig: {},
@@ -88,26 +86,6 @@ def accept(kind: type, config: Any) -> Any:
     if kind is not MapConfig:  # whose own check is all
         {JetConfig: check_instance, JobConfig: check_job}[kind](config)
     return config
-
-
-@pytest.mark.parametrize(("name", "value"), [("scale_up_delay", "1.5")])
-def test_environment_and_file_are_refused_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str
-) -> None:
-    file = tmp_path / "jet.toml"
-    file.write_text(f"{name} = {value}\n")
-    with pytest.raises(ConfigError, match=f"{name} in '{file}' is {value}, but this version"):
-        JetConfig.from_toml(file)
-    monkeypatch.setenv(f"SHMJET_{name.upper()}", value)
-    with pytest.raises(ConfigError, match=rf"JetConfig\.{name} \(from SHMJET_{name.upper()}\) is {value}, but this"):
-        JetConfig()
-
-
-def test_a_setting_that_is_set_later_is_refused_too() -> None:
-    config = JobConfig()
-    config.split_brain_protection = False
-    with pytest.raises(ConfigError, match=r"JobConfig\.split_brain_protection is True, but this version"):
-        config.split_brain_protection = True
 
 
 def used_names(function: Any) -> set[str]:

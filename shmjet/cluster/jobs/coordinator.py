@@ -167,6 +167,11 @@ class JobCoordinator:
         return self._attempt.phase is Phase.OVER
 
     @property
+    def members(self) -> tuple[Peer, ...]:
+        """The members that take part; the first is the coordinator's own."""
+        return self._members
+
+    @property
     def snapshot_waits_for(self) -> list[str]:
         """The vertices for whose end a snapshot waits."""
         return [] if self._snapshots is None else self._snapshots.postponed_for

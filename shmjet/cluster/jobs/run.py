@@ -17,7 +17,7 @@ from shmjet.cluster.jobs.lineage import Lineage, snapshot_row
 from shmjet.cluster.jobs.run_changes import RunChanges
 from shmjet.cluster.jobs.run_parts import Coordinator, Next, RunRequest, RunSuspension, Wish
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
-from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
+from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, SnapshotRow
 from shmjet.core import JobStateError, JobStatus, ShmjetError
 from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import Metrics
@@ -103,6 +103,11 @@ class JobRun:
         self._ask_what_it_waits_for = waits_for
         self._listeners: list[StatusListener] = []
         self._changes = RunChanges()
+        self.on_asked: Callable[[], None] = _unasked
+        """Called when it was asked to end, or for a suspension or a restart, which may take a while."""
+        self.last_restart: LastRestart | None = None
+        self._stopped_at: float | None = None
+        """When it has failed, or was told to stop, for a restart that has not come to its end."""
         self._attempt: Coordinator = unbegun(id)
         self._began_at = 0.0
         self._wish: Wish | None = None
@@ -193,6 +198,16 @@ class JobRun:
         return self._next is Next.AGAIN and not self._cancelled_between
 
     @property
+    def is_to_be_suspended(self) -> bool:
+        """Whether it is suspended, or was asked for that and is being stopped."""
+        return self.suspension is not None or (self._wish is not None and self._wish.then is Next.SUSPEND)
+
+    @property
+    def member_addresses(self) -> list[str]:
+        """Where the members are that take part in the newest attempt, the coordinator first."""
+        return [peer.address for peer in self._attempt.members]
+
+    @property
     def has_attempt(self) -> bool:
         """Whether something is left of its newest attempt."""
         return not self._attempt.is_over
@@ -238,9 +253,14 @@ class JobRun:
         self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
         self._begin()
 
-    def go_on(self) -> None:
-        """Begin with a further attempt, as soon as it may begin: the coordinator that has begun the run is lost."""
+    def go_on(self, why: str) -> None:
+        """Begin with a further attempt, as soon as it may begin: the coordinator that has begun the run is lost.
+
+        Args:
+            why: this happens, in a line.
+        """
         self._overdue, self._next = True, Next.AGAIN
+        self._note_restart(why)
         self._go_on()
 
     def reconsider(self) -> None:
@@ -265,6 +285,7 @@ class JobRun:
             self._wish, self._stopping_for_wish = None, False
             self._has_cancelled = True
             self._attempt.cancel()
+            self.on_asked()
         elif not self._cancelled_between:  # the attempt has come to its end, and no other begins
             self._cancelled_between, self._wish = True, None
             nothing_is_left = self._end_waiting() or self.suspension is not None
@@ -287,18 +308,19 @@ class JobRun:
         """
         self._ask_for(Wish(then=Next.SUSPEND, graceful=True, cause=cause), "suspend")
 
-    def restart(self, *, graceful: bool = True) -> None:
+    def restart(self, *, graceful: bool = True, reason: str = "a client has asked for it") -> None:
         """Ask that the attempt ends and another one begins; while it is starting, this waits until it runs.
 
         It ends a pause between two attempts.
 
         Args:
             graceful: take a terminal snapshot first, if the job has a guarantee.
+            reason: why, in a line.
 
         Raises:
             JobStateError: it neither runs nor starts.
         """
-        self._ask_for(Wish(then=Next.AGAIN, graceful=graceful), "restart")
+        self._ask_for(Wish(then=Next.AGAIN, graceful=graceful, reason=reason), "restart")
 
     def resume(self) -> None:
         """Begin another attempt of a suspended run.
@@ -415,6 +437,7 @@ class JobRun:
             self._wish = wish
         elif not wish.graceful:
             self._wish = replace(self._wish, graceful=False)
+        self.on_asked()
         self._grant()
 
     @property
@@ -445,6 +468,8 @@ class JobRun:
             return
         lineage = self.lineage
         saves = wish.graceful and lineage is not None and (lineage.takes_snapshots or wish.exported is not None)
+        if wish.then is Next.AGAIN and not self._stopping_for_wish:
+            self._note_restart(wish.reason)
         if lineage is None or not saves:
             self._stopping_for_wish = True
             attempt.cancel()
@@ -475,9 +500,24 @@ class JobRun:
     def _changed(self, attempt: Coordinator) -> None:
         if attempt.status is JobStatus.FAILED:
             self._next = self._what_follows(attempt)
+            if self._next is Next.AGAIN and attempt.failure is not None:
+                self._note_restart(f"{attempt.failure.type_name}: {attempt.failure.text}".split("\n", 1)[0])
+        elif attempt.status is JobStatus.RUNNING:
+            self._has_restarted()
         self._tell()
         if attempt is self._attempt and attempt.status is JobStatus.RUNNING:
             self._grant()
+
+    def _note_restart(self, why: str) -> None:
+        """Take that a restart begins; one that has not come to its end goes on."""
+        if self._stopped_at is None:
+            self._stopped_at = asyncio.get_running_loop().time()
+        self.last_restart = LastRestart(why)
+
+    def _has_restarted(self) -> None:
+        if self._stopped_at is not None and self.last_restart is not None and not self._stopping_for_wish:
+            seconds = asyncio.get_running_loop().time() - self._stopped_at
+            self.last_restart, self._stopped_at = LastRestart(self.last_restart.cause, seconds), None
 
     def _what_follows(self, attempt: Coordinator) -> Next:
         failure, wish = attempt.failure, self._wish
@@ -574,6 +614,10 @@ class JobRun:
             self._tell()
         if not self.waits_for:
             self._begin()
+
+
+def _unasked() -> None:
+    """Stand for what is called when something is asked of a run."""
 
 
 def _nothing(_: JobRun) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
+from shmjet.cluster.membership.views import Peer
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStatus
 from shmjet.execution.messages import Failure, LogSubscription
@@ -32,6 +33,8 @@ class Coordinator(Protocol):
     def may_be_followed(self) -> bool: ...
     @property
     def is_over(self) -> bool: ...
+    @property
+    def members(self) -> tuple[Peer, ...]: ...
     @property
     def left_off(self) -> bool: ...
     @property
@@ -98,6 +101,7 @@ class Wish:
         name: under which that is exported.
         exported: gets what went wrong with it.
         cause: why it is to be suspended, if no client has asked for it.
+        reason: why, in a line.
     """
 
     then: Next
@@ -105,3 +109,4 @@ class Wish:
     name: str | None = None
     exported: asyncio.Future[str | None] | None = None
     cause: Failure | None = None
+    reason: str = "a client has asked for it"

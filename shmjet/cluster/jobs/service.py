@@ -299,6 +299,9 @@ class JobService:
         name, settings = job.name or job.job_id, job.settings
         failure = member_lost(f"member {lost}, which coordinated it, is gone", member=lost)
         follows = Next.SUSPEND if state.is_suspended else next_after(failure, settings, 1)
+        if state.is_cancelled:
+            self._give_up(copy, failure, cancelled=True)
+            return
         if state.is_committing:
             text = f"{failure.text}; it was making results visible, so the outcome of the job is unknown"
             self._give_up(copy, msgspec.structs.replace(failure, text=text))
@@ -332,20 +335,23 @@ class JobService:
             run.start_suspended(failure)
         else:
             logger.warning("job %s is restarted: %s", name, failure.text)
-            run.go_on()
+            run.go_on(failure.text)
 
     def _taken_up(
         self, copy: RunRecordCopy, lineage: Lineage | None, request: RunRequest, on_status: Told, on_over: Told
     ) -> JobRun:
         return self._run_of(copy.origin.run, request, lineage, on_status, on_over, copy)
 
-    def _give_up(self, copy: RunRecordCopy, failure: Failure) -> None:
+    def _give_up(self, copy: RunRecordCopy, failure: Failure, *, cancelled: bool = False) -> None:
         """Give a run whose coordinator is lost its outcome."""
         run, job = copy.origin.run, copy.origin.job
-        logger.error("job %s does not go on: %s", job.name or job.job_id, failure.text)
-        self._surviving.end_unbegun(copy, RunEnd(JobStatus.FAILED.value, failure=failure))
-        self._observables.run_begins(run, job.settings.observables)
-        self._observables.run_ends(run, job.settings.observables, job=job.name or job.job_id, failure=failure)
+        name, observables = job.name or job.job_id, job.settings.observables
+        what = "was cancelled" if cancelled else "does not go on"
+        logger.warning("job %s %s: %s", name, what, failure.text)
+        end = RunEnd(JobStatus.FAILED.value, cancelled, None if cancelled else failure)
+        self._surviving.end_unbegun(copy, end)
+        self._observables.run_begins(run, observables)
+        self._observables.run_ends(run, observables, job=name, failure=end.failure, cancelled=cancelled)
 
     def _send_files(self, member: str) -> None:
         """Send a member that has just got the records of runs the files that are attached to their jobs."""

@@ -12,6 +12,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -120,6 +121,7 @@ class SurvivingRuns:
         kept.last = self._state(kept)
         self._replication.put(run.id, kept.last, origin)
         run.add_status_listener(lambda *_: self._changed(run.id))
+        run.on_asked = partial(self.note, run.id)
 
     def _changed(self, run: int) -> None:
         self.note(run)
@@ -174,7 +176,8 @@ class SurvivingRuns:
             self._version(),
             lineage="" if run.lineage is None else run.lineage.name,
             attempts=run.attempt_count,
-            is_suspended=suspension is not None,
+            is_suspended=run.is_to_be_suspended,
+            is_cancelled=run.cancelled,
             cause=None if cause is None else without_exception(cause),
             has_snapshot=kept.has_snapshot,
             quorum=kept.scaling.quorum,
@@ -248,7 +251,7 @@ class SurvivingRuns:
         address = "" if peer is None else peer.address
         with contextlib.suppress(JobStateError):  # it ends, or is being suspended
             if settings.auto_scaling:
-                run.restart(graceful=True)
+                run.restart(graceful=True, reason=f"member {address} leaves the cluster")
                 logger.warning("job %s goes on without member %s, which leaves", _name(run), address)
             elif settings.has_guarantee:
                 run.suspend(member_lost(f"member {address} has left the cluster", member=address))
@@ -375,7 +378,7 @@ class SurvivingRuns:
             if kept.scaling.take_due(view.uuids, now, is_running=run.status is JobStatus.RUNNING):
                 logger.warning("job %s is restarted: members have joined", _name(run))
                 with contextlib.suppress(JobStateError):
-                    run.restart(graceful=True)
+                    run.restart(graceful=True, reason="members have joined the cluster")
         self._set_timer()
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from shmjet.cluster.jobs.run_parts import RunRequest, RunSuspension
 from shmjet.cluster.jobs.suspension import cause_of
-from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
+from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, SnapshotRow
 from shmjet.cluster.membership.run_messages import RunEnd
 from shmjet.cluster.merged_metrics import with_life
 from shmjet.cluster.protocol import (
@@ -93,13 +93,19 @@ class Running(Protocol):
     @property
     def snapshot_waits_for(self) -> list[str]: ...
     @property
+    def waits_for(self) -> str: ...
+    @property
+    def last_restart(self) -> LastRestart | None: ...
+    @property
+    def member_addresses(self) -> list[str]: ...
+    @property
     def is_over(self) -> bool: ...
     @property
     def started_at(self) -> float: ...
     @property
     def completed_at(self) -> float | None: ...
     def start(self) -> None: ...
-    def go_on(self) -> None: ...
+    def go_on(self, why: str) -> None: ...
     def start_suspended(self, failure: Failure | None) -> None: ...
     def cancel(self) -> None: ...
     def suspend(self) -> None: ...
@@ -494,7 +500,14 @@ class JobTable:
 
         async def tell(metrics: Awaitable[Metrics]) -> None:
             waits_for = execution.snapshot_waits_for
-            found = with_life(await metrics, execution.attempt_count, execution.last_snapshot, waits_for)
+            found = with_life(
+                await metrics,
+                execution.attempt_count,
+                execution.last_snapshot,
+                waits_for,
+                attempt_waits_for=execution.waits_for,
+                restart=execution.last_restart,
+            )
             client.send(MetricsReply(request.request, found))
 
         self._tasks.start(tell(execution.own_metrics() if request.part else execution.metrics()))

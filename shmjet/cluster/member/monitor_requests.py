@@ -18,7 +18,7 @@ from shmjet.cluster.jobs.participant import Participant
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.run_parts import RunSuspension
 from shmjet.cluster.jobs.suspension import cause_of
-from shmjet.cluster.lifecycle_messages import LastSnapshot
+from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot
 from shmjet.cluster.protocol import (
     ArenaTaken,
     Attached,
@@ -68,6 +68,12 @@ class WatchedRun(Watched, Protocol):
     def suspension(self) -> RunSuspension | None: ...
     @property
     def last_snapshot(self) -> LastSnapshot | None: ...
+    @property
+    def waits_for(self) -> str: ...
+    @property
+    def member_addresses(self) -> list[str]: ...
+    @property
+    def last_restart(self) -> LastRestart | None: ...
 
 
 class MonitorRequests:
@@ -167,6 +173,9 @@ def _led_row(run: WatchedRun, part: Participant | None) -> ExecutionRow:
         guarantee=run.job.settings.guarantee,
         cause=cause_of(run),
         snapshot=run.last_snapshot,
+        waits_for=run.waits_for,
+        members=run.member_addresses,
+        restart=run.last_restart,
     )
 
 

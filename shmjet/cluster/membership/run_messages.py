@@ -47,7 +47,8 @@ class RunState(msgspec.Struct, frozen=True, array_like=True):
         version: the newest counts.
         lineage: the name of its lineage; empty for none.
         attempts: begun so far.
-        is_suspended: whether it waits to be resumed.
+        is_suspended: whether it waits to be resumed, or was asked for that.
+        is_cancelled: whether it was asked to end.
         cause: the error that suspended it; None when a client asked for it.
         has_snapshot: whether it goes on from a snapshot.
         quorum: how many members there must be for an attempt.
@@ -63,6 +64,7 @@ class RunState(msgspec.Struct, frozen=True, array_like=True):
     has_snapshot: bool = False
     quorum: int = 0
     is_committing: bool = False
+    is_cancelled: bool = False
     end: RunEnd | None = None
 
 
