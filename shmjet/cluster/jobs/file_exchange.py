@@ -166,7 +166,17 @@ class FileExchange:
         return piece
 
     async def _do(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await done_in(self._thread, work)
+
+
+async def done_in(thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+    """Do something in a thread. When this is cancelled, it ends after the work: nothing is changed behind its back."""
+    done = asyncio.get_running_loop().run_in_executor(thread, work)
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        await asyncio.wait({done})
+        raise
 
 
 def host_of(address: str) -> str:
@@ -181,7 +191,7 @@ def _read(path: Path, offset: int) -> tuple[bytes, int]:
 
 
 def _write(path: Path, offset: int, data: bytes) -> None:
-    """Write a piece. The file is opened each time: who waits for this may be cancelled and give up the folder."""
+    """Write a piece."""
     with path.open("r+b" if offset else "wb", buffering=0) as file:
         file.seek(offset)
         waiting = memoryview(data)

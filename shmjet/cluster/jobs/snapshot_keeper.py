@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from shmjet.cluster.jobs.copies import Keeper, copies_wanted
-from shmjet.cluster.jobs.file_exchange import FileExchange, host_of
+from shmjet.cluster.jobs.file_exchange import FileExchange, done_in, host_of
 from shmjet.cluster.jobs.questions import Questions, SnapshotNetwork
 from shmjet.cluster.membership.peer_messages import (
     AskFile,
@@ -219,16 +219,17 @@ class SnapshotKeeper:
             return
         store = self._lineage(lineage)
         path = store.path_of(number)
-        if coordinator != self._network.me.uuid:
-            store.distrust(number)  # one of this number may be left of a coordinator that was lost
+        if coordinator == self._network.me.uuid:
+            manifest = await self._do(lambda: read_manifest(path))
+        else:  # one of this number may be left of a coordinator that was lost
             data = await self._exchange.read(lineage, path.name, coordinator)
-            await self._do(lambda: _replace(path, data, sync=self._store.sync))
-        manifest = await self._do(lambda: read_manifest(path))
+            manifest = parse_manifest(data, path)
+            os.replace(await self._do(lambda: store.write_ahead(number, manifest.files(), data)), path)
         await self._fetch(lineage, manifest, files)
 
     async def _withdraw(self, lineage: str, after: int) -> None:
         """Let no snapshot count that is newer than one, nor become valid any more."""
-        tasks = [task for task, number in self._keeping.get(lineage, {}).items() if number > after]
+        tasks = list(self._keeping.get(lineage, {}))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -410,7 +411,7 @@ class SnapshotKeeper:
         await self._fetch(folder, manifest, wanted.get(self._network.me.uuid, {}))
 
     async def _do(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await done_in(self._thread, work)
 
 
 def _replace(path: Path, data: bytes, *, sync: bool) -> None:
