@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,30 @@ def test_a_job_goes_on_without_a_lost_member(
     gate.touch()
     execution.result(SOON_S)
     assert json.loads(file.read_text()) == exact(1000, SHARDS)
+
+
+def test_an_exported_snapshot_and_a_suspended_job_outlive_members_one_after_the_other(
+    hosts: Hosts, jet: JetInstance, tmp_path: Path, eventually: Eventually
+) -> None:
+    gate = tmp_path / "gate"
+    suspended = jet.new_job(
+        counting(tmp_path / "a.json", 400, gate=gate, sources=1, counts=1, spreads=True, source=Shards), CONFIG
+    )
+    execution = suspended.execute()
+    eventually(lambda: suspended.metrics().last_snapshot_id > 0)
+    suspended.export_snapshot("kept")
+    suspended.suspend()
+    eventually(lambda: suspended.status is JobStatus.SUSPENDED)
+    victims = [next(h for h in hosts.hosts if h.address == m.address) for m in jet.cluster.members[:0:-1]]
+    hosts.kill(victims[0])
+    hosts.await_members(2)
+    hosts.start([victims[0]])
+    hosts.await_members(3)
+    assert [snapshot.name for snapshot in jet.snapshots()] == ["kept"]
+    gate.touch()
+    begun = counting(tmp_path / "b.json", 400, gate=gate, sources=1, counts=1, spreads=True, source=Shards)
+    jet.new_job(begun, replace(CONFIG, initial_snapshot_name="kept")).run(SOON_S)
+    suspended.resume()
+    execution.result(SOON_S)
+    assert json.loads((tmp_path / "a.json").read_text()) == exact(400, SHARDS)
+    assert json.loads((tmp_path / "b.json").read_text()) == exact(400, SHARDS)

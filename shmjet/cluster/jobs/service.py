@@ -119,6 +119,7 @@ class JobService:
         self._records = records
         self._observables = observables
         self._is_closing = False
+        self._runs: dict[int, JobRun] = {}
         self._pause_before_next = partial(pause_before_next, unit=restart_pause)
         self._restarted: set[int] = set()
         """The runs with which this member goes on because it was started again;"""
@@ -190,6 +191,7 @@ class JobService:
 
         def over(run: JobRun) -> None:
             self._surviving.is_over(run)
+            self._runs.pop(run.id, None)
             self._restarted.discard(run.id)
             self._unable.discard(run.id)
             if run.lineage is not None and (has_outcome or not is_kept):
@@ -212,6 +214,7 @@ class JobService:
         )
         if is_kept:
             self._keep(run)
+        self._runs[number] = run
         self._observables.run_begins(number, observables)
         if self._cluster.is_networked:
             self._surviving.add(run, request.token, None if copy is None else copy.state)
@@ -449,6 +452,15 @@ class JobService:
         coordinator = JobCoordinator(plan, self._services, self._post, on_change=on_change, on_over=over)
         self._coordinators[number] = coordinator
         return coordinator
+
+    def look_after_snapshots(self) -> None:
+        """Have copies made, where the members that are gone had some, of snapshots that no attempt will copy anew."""
+        self._services.snapshot_keeper.look(self._idle_lineages)
+
+    def _idle_lineages(self) -> list[str]:
+        """Return the lineages of suspended runs."""
+        runs = self._runs.values()
+        return [run.lineage.name for run in runs if run.suspension is not None and run.lineage is not None]
 
     # -- messages -----------------------------------------------------------------------------------------------
 

@@ -525,6 +525,8 @@ class Member:
         for peer in (*event.lost, *event.left):
             self._services.snapshot_keeper.member_gone(peer.uuid, f"member {peer.address} is gone")
         self._jobs.view_changed(event.old, event.view, has_joined=bool(event.joined))
+        if event.view.coordinator.uuid == self.uuid:
+            self._jobs.look_after_snapshots()
         self._keeper.look()
 
     def table_changed(self) -> None:
