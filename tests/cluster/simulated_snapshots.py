@@ -78,7 +78,7 @@ class SimulatedMembers:
     Args:
         folder: for theirs.
         hosts: of the members, "a", "b" and so on.
-        backups: copies that a file has beside the first.
+        backups: copies that a file has in addition to the first.
     """
 
     def __init__(self, folder: Path, hosts: Sequence[str], backups: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Copies of snapshots on several members, and what becomes of them when members are lost, full, silent or wrong."""
+"""Copies of snapshots on several members, and what happens to them when members are lost, full, silent or wrong."""
 
 from __future__ import annotations
 

@@ -16,15 +16,15 @@ class Keeper(NamedTuple):
 def copies_wanted(
     holders: Mapping[str, Sequence[str]], members: Sequence[Keeper], backups: int
 ) -> dict[str, dict[str, list[str]]]:
-    """Return which files each member has to fetch, and from whom, so that each is on so many members beside one.
+    """Return which files each member has to fetch, with their holders, so that each has so many copies.
 
     Hosts that have none come first, then the members that follow the first holder, so that a file's copies stay where
     they are while the members stay the same.
 
     Args:
-        holders: by file, the members that have it, the one that made it first. Those that are not members do not count.
+        holders: by file, its holders, its maker first. Holders that are not members do not count.
         members: all of them, in an order that all know.
-        backups: how many copies a file has beside the first, as far as there are members.
+        backups: how many copies a file has in addition to the first, as far as there are members.
 
     Example:
         >>> copies_wanted({"f": ["a"]}, [Keeper("a", "x"), Keeper("b", "x"), Keeper("c", "y")], 1)

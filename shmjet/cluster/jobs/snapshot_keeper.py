@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 _AT_ONCE: Final = 4
 """Files that are fetched at once."""
 _LEAST_RATE: Final = 8 << 20
-"""Bytes of state a second that copies make at least; whoever is slower fails the snapshot."""
+"""Bytes of state a second that copies make at least; a slower member fails the snapshot."""
 
 logger = logging.getLogger("shmjet.member")
 
@@ -58,7 +58,7 @@ class SnapshotKeeper:
     Args:
         store: of this member's snapshots.
         network: leads to the others; None for a member that has none.
-        backups: how many copies a file has beside the first.
+        backups: how many copies a file has in addition to the first.
     """
 
     def __init__(self, store: SnapshotStore, network: SnapshotNetwork | None = None, backups: int = 1) -> None:
@@ -221,7 +221,7 @@ class SnapshotKeeper:
         path = store.path_of(number)
         if coordinator == self._network.me.uuid:
             manifest = await self._do(lambda: read_manifest(path))
-        else:  # one of this number may be left of a coordinator that was lost
+        else:  # a lost coordinator may have left another manifest of this number
             data = await self._exchange.read(lineage, path.name, coordinator)
             manifest = parse_manifest(data, path)
             os.replace(await self._do(lambda: store.write_ahead(number, manifest.files(), data)), path)
@@ -298,7 +298,7 @@ class SnapshotKeeper:
         await self._fetch(order.folder, manifest, order.files)
         if order.export:
             await self._do(lambda: self._export(order, manifest))
-        elif not order.counts:  # it is an exported one that gets another copy
+        elif not order.counts:  # an exported snapshot gets another copy
             path = self._store.file(order.folder, order.manifest)
             await self._do(lambda: _replace(path, data, sync=self._store.sync))
         if order.counts:
