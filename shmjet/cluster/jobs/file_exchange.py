@@ -1,8 +1,8 @@
 """Fetches files of snapshots from other members, and gives others pieces of the files that are here.
 
 Who lacks a file asks a member that has it for one piece after the other. So one piece of each file is under way,
-however slow a member is, and a member that is full costs the others nothing. Files are read and written by a thread. A file has
-its name when it is whole and has been compared with its checksums. Members of one host link it instead.
+however slow a member is, and a member that is full costs the others nothing. Files are read and written by a thread. A
+file has its name when it is whole and has been compared with its checksums. Members of one host link it instead.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class SnapshotKeeper:
         Args:
             folder: of the lineage, or of all versions of an exported snapshot.
             number: of the snapshot.
-            but: the version of an exported one that stays.
+            but: the version of an exported snapshot to leave.
         """
         if self._network is not None:
             for member in self.others:
