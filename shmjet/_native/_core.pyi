@@ -369,6 +369,9 @@ class PacketWriter:
     def queue(self, packet: bytes, /) -> None:
         """Send whole packets as soon as the current one has left."""
 
+    def queue_bulk(self, packet: bytes, /) -> None:
+        """Send a whole packet when it has its turn: one behind what the lanes have at a time."""
+
     def add(
         self,
         execution: int,

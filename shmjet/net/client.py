@@ -179,9 +179,15 @@ class LinkClient:
         """Say which clients are told that this member is busy."""
         self._send(order)
 
-    def send(self, peer: str, payload: bytes) -> None:
-        """Send bytes to a peer's member, in order; lost when the peer is not connected."""
-        self._send(Send(peer, payload))
+    def send(self, peer: str, payload: bytes, *, may_wait: bool = False) -> None:
+        """Send bytes to a peer's member, in order; lost when the peer is not connected.
+
+        Args:
+            peer: its identity.
+            payload: what to send.
+            may_wait: whether the data of edges goes first; such messages have an order of their own.
+        """
+        self._send(Send(peer, payload, may_wait))
 
     def set_heartbeat(self, interval: float, patience: float) -> None:
         """Have heartbeats sent each `interval` seconds, as long as this event loop has turned within `patience`."""

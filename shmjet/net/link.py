@@ -279,7 +279,7 @@ class Link:
             case Send():
                 peer = self.peers.get(order.peer)
                 if peer is not None:
-                    peer.send_message(order.payload)
+                    peer.send_message(order.payload, may_wait=order.may_wait)
             case Alive():
                 self._periods.alive(clock_ns())
             case Connect():

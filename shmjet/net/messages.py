@@ -118,10 +118,14 @@ class Fence(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Send(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Send bytes to a peer's member. In order among themselves; lost when there is no such peer."""
+    """Send bytes to a peer's member. In order among themselves; lost when there is no such peer.
+
+    What `may_wait` goes after the data of edges, and in an order of its own.
+    """
 
     peer: str
     payload: bytes
+    may_wait: bool = False
 
 
 class SetHeartbeat(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -31,6 +31,8 @@ HEARTBEAT: Final = 5
 """A sign of life."""
 GOODBYE: Final = 6
 """The connection ends as intended; the payload says why, in UTF-8."""
+BULK: Final = 7
+"""As CONTROL, of a message that may wait: data goes first."""
 
 KIND_NAMES: Final = {
     DATA: "DATA",
@@ -39,18 +41,27 @@ KIND_NAMES: Final = {
     CONTROL: "CONTROL",
     HEARTBEAT: "HEARTBEAT",
     GOODBYE: "GOODBYE",
+    BULK: "BULK",
 }
 
 FLAG_MORE: Final = 1
-"""Of a control packet: another piece of the same message follows."""
+"""Of a control or bulk packet: another piece of the same message follows."""
 FLAG_LZ4: Final = 2
 """Of a packet with data: the payload is an LZ4 block, see `compression`."""
-FLAGS: Final = {DATA: FLAG_LZ4, BATCH: FLAG_LZ4, CONTROL: FLAG_MORE}
+FLAGS: Final = {DATA: FLAG_LZ4, BATCH: FLAG_LZ4, CONTROL: FLAG_MORE, BULK: FLAG_MORE}
 
 FLOW_ENTRY: Final = struct.Struct("<QHHi")
 """Execution, edge, 0, limit in blocks."""
 
-LONGEST: Final = {DATA: 2 << 20, BATCH: 8 << 20, FLOW: 1 << 20, CONTROL: 1 << 18, HEARTBEAT: 0, GOODBYE: 1024}
+LONGEST: Final = {
+    DATA: 2 << 20,
+    BATCH: 8 << 20,
+    FLOW: 1 << 20,
+    CONTROL: 1 << 18,
+    HEARTBEAT: 0,
+    GOODBYE: 1024,
+    BULK: 1 << 18,
+}
 """Bytes of payload at most, by kind."""
 PIECE: Final = 1 << 16
 """Bytes of a message between members that go into one packet, so that a heartbeat need not wait for all of it."""
@@ -74,14 +85,14 @@ class Header(NamedTuple):
     reserved: int
 
 
-def control_packets(payload: bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """Yield headers and payloads of the packets that carry one message."""
+def message_packets(payload: bytes, kind: int = CONTROL) -> Iterator[tuple[bytes, memoryview]]:
+    """Yield headers and payloads of the packets, of kind CONTROL or BULK, that carry one message."""
     view, at = memoryview(payload), 0
     while True:
         piece = view[at : at + PIECE]
         at += PIECE
         flags = FLAG_MORE if at < len(view) else 0
-        yield HEADER.pack(len(piece), CONTROL, flags, 0, 0, 0, 0, 0, 0), piece
+        yield HEADER.pack(len(piece), kind, flags, 0, 0, 0, 0, 0, 0), piece
         if not flags:
             return
 

@@ -1,6 +1,7 @@
 """The connection to one peer: everything that goes to it and comes from it, packed and cut by kernels in C.
 
-What is urgent (messages, flow control, heartbeats) goes before data, at the next packet's end. Data is taken from rings
+What is urgent (messages, flow control, heartbeats) goes before data, at the next packet's end, and what may wait behind
+it. Data is taken from rings
 only when the socket has taken all that was taken before, so nothing is queued here but what is urgent.
 """
 
@@ -11,6 +12,7 @@ from typing import Protocol
 from shmjet._native import LinkLoop, PacketWriter, clock_ns
 from shmjet.net.packets import (
     BATCH,
+    BULK,
     CONTROL,
     DATA,
     FLAG_LZ4,
@@ -24,7 +26,7 @@ from shmjet.net.packets import (
     Header,
     PacketError,
     check,
-    control_packets,
+    message_packets,
     packet_reader,
 )
 from shmjet.net.receiver import Incoming
@@ -73,8 +75,8 @@ class Peer:
         self._owner = owner
         self._message_bytes = message_bytes
         self.writer = PacketWriter()
-        self._pieces: list[bytes] = []
-        self._pieces_size = 0
+        self._pieces: dict[int, list[bytes]] = {CONTROL: [], BULK: []}
+        self._pieces_size = dict.fromkeys(self._pieces, 0)
         self._early_limits: dict[tuple[int, int], int] = {}
         self._reader = packet_reader(self._deliver, self._place)
 
@@ -104,10 +106,16 @@ class Peer:
         """Bytes that have come."""
         return self._reader.bytes_in
 
-    def send_message(self, payload: bytes) -> None:
-        """Queue a message for the peer's member."""
-        for head, piece in control_packets(payload):
-            self.writer.queue(head + piece)
+    def send_message(self, payload: bytes, *, may_wait: bool = False) -> None:
+        """Queue a message for the peer's member.
+
+        Args:
+            payload: of it.
+            may_wait: whether data goes first.
+        """
+        queue = self.writer.queue_bulk if may_wait else self.writer.queue
+        for head, piece in message_packets(payload, BULK if may_wait else CONTROL):
+            queue(head + piece)
 
     def send_heartbeat(self) -> None:
         """Queue a sign of life."""
@@ -184,7 +192,7 @@ class Peer:
                 self._allow(execution, edge, limit)
         elif kind == HEARTBEAT:
             self.heard_ns = clock_ns()  # nothing else counts: a link goes on with its data when its member is stuck
-        elif kind == CONTROL:
+        elif kind in (CONTROL, BULK):
             self._take_piece(header, body)
         elif kind == GOODBYE:
             self.leaving = bytes(body).decode(errors="replace")
@@ -201,14 +209,15 @@ class Peer:
         return place
 
     def _take_piece(self, header: Header, body: memoryview) -> None:
-        self._pieces_size += len(body)
-        if self._pieces_size > self._message_bytes:
+        kind, pieces = header.kind, self._pieces[header.kind]
+        self._pieces_size[kind] += len(body)
+        if self._pieces_size[kind] > self._message_bytes:
             raise PacketError(f"a message of more than {self._message_bytes} bytes")
-        self._pieces.append(bytes(body))
+        pieces.append(bytes(body))
         if not header.flags & FLAG_MORE:
-            payload = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            self._pieces.clear()
-            self._pieces_size = 0
+            payload = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.clear()
+            self._pieces_size[kind] = 0
             self._owner.message(self, payload)
 
     def _allow(self, execution: int, edge: int, limit: int) -> None:

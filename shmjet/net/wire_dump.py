@@ -6,7 +6,7 @@ from anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import msgspec
@@ -15,6 +15,7 @@ from shmjet.net.compression import Lz4Compressor, is_installed, unpacked_size
 from shmjet.net.handshake import CLIENT, LENGTH, LONGEST, MAGIC, PREAMBLE, Challenge, Hello, Proof, Refused, Welcome
 from shmjet.net.packets import (
     BATCH,
+    BULK,
     CONTROL,
     DATA,
     FLAG_LZ4,
@@ -78,7 +79,7 @@ def dump(stream: BinaryIO, position: int = 0, *, of_client: bool = False) -> Ite
         if of_client and source.peek(1):
             yield f"{source.position:8}  what a client and its member say follows, which is not shown"
             return
-        said = bytearray()
+        said = {kind: bytearray() for kind in (CONTROL, BULK)}
         while source.peek(1):
             yield from _packet(source, said)
     except (EOFError, PacketError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -149,8 +150,8 @@ def _fields(message: object) -> str:
     return ", ".join(shown)
 
 
-def _packet(source: _Source, said: bytearray) -> Iterator[str]:
-    """Take a packet; `said` are the pieces of a message between members so far."""
+def _packet(source: _Source, said: Mapping[int, bytearray]) -> Iterator[str]:
+    """Take a packet; `said` are the pieces so far of a message between members, of each kind."""
     at = source.position
     header = opened(memoryview(source.take(HEADER_SIZE, "a header")))
     name = KIND_NAMES[header.kind]
@@ -174,13 +175,14 @@ def _packet(source: _Source, said: bytearray) -> Iterator[str]:
         yield f"{at:8}  FLOW: {header.length // FLOW_ENTRY.size} limits"
         for execution, edge, _, limit in FLOW_ENTRY.iter_unpack(body):
             yield f"{'':8}    execution {execution} edge {edge}: up to block {limit} ({limit * BLOCK} bytes)"
-    elif header.kind == CONTROL:
-        said += body[: max(0, _LONGEST_MESSAGE - len(said))]
+    elif header.kind in (CONTROL, BULK):
+        message = said[header.kind]
+        message += body[: max(0, _LONGEST_MESSAGE - len(message))]
         if header.flags & FLAG_MORE:
-            yield f"{at:8}  CONTROL: {header.length} bytes, more follows: {body[:_SHOWN]!r}"
+            yield f"{at:8}  {name}: {header.length} bytes, more follows: {body[:_SHOWN]!r}"
         else:
-            yield f"{at:8}  CONTROL: {header.length} bytes: {_told(bytes(said))}"
-            said.clear()
+            yield f"{at:8}  {name}: {header.length} bytes: {_told(bytes(message))}"
+            message.clear()
     elif header.kind == GOODBYE:
         yield f"{at:8}  GOODBYE: {body.decode(errors='replace')}"
     else:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from shmjet.net.capture_dump import dump_capture
 from shmjet.net.captures import Direction, is_capture, tcp_streams
 from shmjet.net.handshake import CLIENT, MEMBER, Answering, Dialing, Identity
-from shmjet.net.packets import HEADER, HEARTBEAT, control_packets
+from shmjet.net.packets import HEADER, HEARTBEAT, message_packets
 
 NEAR, FAR = ("10.0.0.1", 40000), ("10.0.0.2", 5701)
 End = tuple[str, int]
@@ -122,7 +122,7 @@ def test_a_connection_is_shown_from_its_handshake_on(role: str) -> None:
     forth, back = hello + proof, challenge + answering.welcome()
     if role == MEMBER:
         message = msgspec.msgpack.encode(["PartReady", 42, b"abc", {"key": ["x"]}])
-        back += BEAT + b"".join(bytes(part) for packet in control_packets(message) for part in packet)
+        back += BEAT + b"".join(bytes(part) for packet in message_packets(message) for part in packet)
     else:
         back += b"\x07\x00\x00\x00between"
     text = text_of(

@@ -84,6 +84,16 @@ def test_messages_of_any_size_arrive_in_order() -> None:
         assert {event.peer for event in got} == {first.uuid}
 
 
+def test_messages_overtake_what_may_wait_and_do_not_mix_with_it() -> None:
+    with linked(2) as (first, second):
+        large, peer = [os.urandom(1 << 20) for _ in range(2)], first.link.peers[second.uuid]
+        for payload in large:
+            peer.send_message(payload, may_wait=True)
+        peer.send_message(b"urgent" * 50_000)
+        got = [await_([first, second], lambda: second.take(Received)).payload for _ in range(3)]
+        assert got == [b"urgent" * 50_000, *large]
+
+
 def test_a_wrong_secret_is_an_authentication_failure_and_nothing_else(members: Any, caplog: Any) -> None:
     first, second = members(), members(secret=Secret(b"another"))
     second.order(Connect(first.address))

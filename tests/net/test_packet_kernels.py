@@ -28,7 +28,7 @@ from shmjet._native import (
     RingProducer,
     ring_format,
 )
-from shmjet.net.packets import BATCH, CONTROL, DATA, HEADER, HEADER_SIZE, Header, PacketError, opened
+from shmjet.net.packets import BATCH, BULK, CONTROL, DATA, HEADER, HEADER_SIZE, Header, PacketError, opened
 from shmjet.ring import frames
 
 EXECUTION = 9
@@ -84,11 +84,31 @@ def control(body: bytes) -> bytes:
     return HEADER.pack(len(body), CONTROL, 0, 0, 0, 0, 0, 0, 0) + body
 
 
+def bulk(body: bytes) -> bytes:
+    return HEADER.pack(len(body), BULK, 0, 0, 0, 0, 0, 0, 0) + body
+
+
 def drained(writer: PacketWriter, step: int = 1 << 20) -> bytes:
     room, out = bytearray(step), b""
     while count := writer.copy(room):
         out += bytes(room[:count])
     return out
+
+
+def test_what_may_wait_is_one_packet_behind_the_data() -> None:
+    writer, lane = PacketWriter(), Lane()
+    writer.add(EXECUTION, 5, 0, 7, lane.consumer, lane.flow, 1000, no_slot)
+    for _ in range(2):
+        writer.queue_bulk(bulk(b"some of a file"))
+    assert writer.has_output
+    writer.queue(control(b"urgent"))
+    assert lane.put(b"first", 1)
+    room = bytearray(1)
+    assert writer.copy(room) == 1
+    assert lane.put(b"second", 1)
+    kinds = [header.kind for header, _ in packets(bytes(room) + drained(writer))]
+    assert kinds == [CONTROL, DATA, BULK, DATA, BULK]
+    assert not writer.has_output
 
 
 payloads = st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=400)), max_size=60)

@@ -24,7 +24,7 @@ from shmjet.net.packets import (
     PIECE,
     Header,
     PacketError,
-    control_packets,
+    message_packets,
     packet_reader,
 )
 from shmjet.net.wire_dump import dump
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_named(data: bytes, said: str) -> None:
 @given(st.integers(0, 3 * PIECE + 1))
 def test_a_message_goes_in_pieces(size: int) -> None:
     payload = bytes(size)
-    parts = list(control_packets(payload))
+    parts = list(message_packets(payload))
     assert b"".join(bytes(piece) for _, piece in parts) == payload
     flags = [Header._make(HEADER.unpack(head)).flags for head, _ in parts]
     assert flags == [FLAG_MORE] * (len(parts) - 1) + [0]

@@ -3,7 +3,7 @@
  * Whole packets that the link has made itself (messages, limits, heartbeats) go first, at the end of the packet that
  * is under way. Then runs of records are taken from the lanes that have some and may send, in turn; headers are
  * written into an array here, payloads stay where they are (but for lanes that make them smaller), and one sendmsg()
- * gets all of it. Only when the socket has taken everything are rings and slots given back and more is taken. Nothing
+ * gets all of it, with one packet of what has time (copies of files) behind. Only when the socket has taken everything are rings and slots given back and more is taken. Nothing
  * is decoded, and nothing is copied but by the kernel.
  *
  * While anything of a ring is under way its consumer is exported, so that closing it raises BufferError and never
@@ -69,6 +69,13 @@ static int take_urgent(PacketWriter *self) {
     for (Py_ssize_t i = taken; i < count; i++)
         self->urgent_bytes += (uint64_t)PyBytes_Size(PyList_GetItem(self->urgent, i - taken));
     return 0;
+}
+
+/* One packet of what may wait: behind the data of the lanes, which it cannot hold up for longer than itself. */
+static int take_bulk(PacketWriter *self) {
+    if (!PyList_Size(self->bulk) || self->held_count == MOST_PACKETS) return 0;
+    if (append_object(self, PyList_GetItem(self->bulk, 0)) < 0) return -1;
+    return PyList_SetSlice(self->bulk, 0, 1, NULL);
 }
 
 static int may_take(const outlet_t *lane) {
@@ -190,7 +197,7 @@ static int collect(PacketWriter *self) {
         budget -= (uint64_t)taken < budget ? (uint64_t)taken : budget;
         self->cursor = i + 1;
     }
-    return 0;
+    return take_bulk(self);
 }
 
 /* ---- sending ---- */
@@ -206,7 +213,7 @@ static int enter(PacketWriter *self) {
 }
 
 int packet_writer_is_ready(const PacketWriter *self) {
-    if (!is_empty(self) || PyList_Size(self->urgent)) return 1;
+    if (!is_empty(self) || PyList_Size(self->urgent) || PyList_Size(self->bulk)) return 1;
     for (uint32_t i = 0; i < self->lane_count; i++)
         if (may_take(&self->lanes[i])) return 1;
     return 0;
@@ -279,6 +286,12 @@ static PyObject *writer_queue(PacketWriter *self, PyObject *packet) {
         if (PyList_Append(self->urgent, packet) < 0) return NULL;
         self->urgent_bytes += (uint64_t)PyBytes_Size(packet);
     }
+    Py_RETURN_NONE;
+}
+
+static PyObject *writer_queue_bulk(PacketWriter *self, PyObject *packet) {
+    if (!PyBytes_Check(packet)) return PyErr_SetString(PyExc_TypeError, "queue_bulk() takes bytes"), NULL;
+    if (PyBytes_Size(packet) && PyList_Append(self->bulk, packet) < 0) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -364,6 +377,7 @@ static void clear(PacketWriter *self) {
     for (uint32_t i = 0; i < self->lane_count; i++) forget(&self->lanes[i]);
     self->lane_count = 0;
     if (self->urgent) PyList_SetSlice(self->urgent, 0, PyList_Size(self->urgent), NULL);
+    if (self->bulk) PyList_SetSlice(self->bulk, 0, PyList_Size(self->bulk), NULL);
     self->urgent_bytes = 0;
 }
 
@@ -384,7 +398,8 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!self) return NULL;
     memset((char *)self + offsetof(PacketWriter, urgent), 0, sizeof *self - offsetof(PacketWriter, urgent));
     self->urgent = PyList_New(0);
-    if (!self->urgent) {
+    self->bulk = PyList_New(0);
+    if (!self->urgent || !self->bulk) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
@@ -395,6 +410,7 @@ static void writer_dealloc(PacketWriter *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     clear(self);
     Py_XDECREF(self->urgent);
+    Py_XDECREF(self->bulk);
     PyMem_Free(self->lanes);
     PyObject_Free(self);
     Py_DECREF((PyObject *)type);
@@ -403,7 +419,7 @@ static void writer_dealloc(PacketWriter *self) {
 static PyObject *writer_get(PacketWriter *self, void *closure) {
     switch (*(const char *)closure) {
     case 'h':
-        return PyBool_FromLong(!is_empty(self) || PyList_Size(self->urgent) > 0);
+        return PyBool_FromLong(!is_empty(self) || PyList_Size(self->urgent) > 0 || PyList_Size(self->bulk) > 0);
     case 'q':
         return PyLong_FromUnsignedLongLong(self->urgent_bytes);
     default:
@@ -413,6 +429,7 @@ static PyObject *writer_get(PacketWriter *self, void *closure) {
 
 static PyMethodDef writer_methods[] = {
     {"queue", (PyCFunction)writer_queue, METH_O, "queue(packet: bytes) -> None"},
+    {"queue_bulk", (PyCFunction)writer_queue_bulk, METH_O, "queue_bulk(packet: bytes) -> None"},
     {"add", (PyCFunction)writer_add, METH_VARARGS,
      "add(execution, edge, producer, consumer, ring, flow, limit, open_slot, pack=None)"},
     {"drop", (PyCFunction)writer_drop, METH_O, "drop(execution) -> None"},

@@ -22,7 +22,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *urgent; /* list of bytes: whole packets */
+    PyObject *urgent, *bulk; /* lists of bytes: whole packets */
     uint64_t urgent_bytes, bytes_out;
     outlet_t *lanes;
     uint32_t lane_count, lane_room, cursor;

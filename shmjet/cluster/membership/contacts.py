@@ -42,12 +42,12 @@ class Contacts:
 
     # -- saying -------------------------------------------------------------------------------------------------
 
-    def send(self, identity: str, data: bytes) -> None:
-        """Send bytes to a member; they are lost when there is no connection to it."""
+    def send(self, identity: str, data: bytes, *, may_wait: bool = False) -> None:
+        """Send bytes to a member, see `LinkClient.send`; they are lost when there is no connection to it."""
         link = self._link()
         if link is not None and identity in self._addresses:
             with contextlib.suppress(LinkLost):
-                link.send(identity, data)
+                link.send(identity, data, may_wait=may_wait)
 
     def say(self, address: str, data: bytes) -> None:
         """Send bytes to the process at an address; connect first where there is no connection."""

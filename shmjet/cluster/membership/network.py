@@ -34,7 +34,7 @@ from shmjet.cluster.membership.events import (
 )
 from shmjet.cluster.membership.failure_detector import HEARTBEAT_S
 from shmjet.cluster.membership.network_user import NetworkSettings, NetworkUser
-from shmjet.cluster.membership.peer_messages import PeerMessage
+from shmjet.cluster.membership.peer_messages import FilePiece, PeerMessage
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import MembershipMessage, Peer, View
 from shmjet.cluster.partitions.table import Change, PartitionTable
@@ -250,7 +250,7 @@ class Network:
     def send(self, identity: str, message: object) -> None:
         """Send a message to a member; it is lost when there is no connection to it."""
         if identity in self._contacts:
-            self._contacts.send(identity, self._encode(message))
+            self._contacts.send(identity, self._encode(message), may_wait=isinstance(message, FilePiece))
 
     def report(self, changes: Iterable[Change]) -> None:
         """Report changes of replicas whose primary this member has; see `Membership.report`."""
