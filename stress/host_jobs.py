@@ -3,12 +3,14 @@
 Each round starts a job that counts numbers by key on all hosts, lets one thing go wrong after one of its snapshots, or
 while one is taken, and compares the counts in the end. Parts: `worker` kills one anywhere, `member` a member that does
 not coordinate, `link` its link; `stop` halts a member for longer than the time-out; `restart` restarts the job by hand;
-`suspend` suspends it, kills a member and resumes it; `export` exports it, kills a member and starts it from there.
+`suspend` suspends it, kills a member and resumes it; `export` exports it, kills a member and starts it from there;
+`full` fills a host's memory, so that it cannot keep copies, and empties it. Each host has a /dev/shm of its own.
 Needs root; says so otherwise.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -27,7 +29,7 @@ from shmjet import Job, JobConfig, JobStatus, ProcessingGuarantee, ShmjetError
 from tests.cluster.counting import SHARDS, Shards, counting, exact
 from tests.cluster.hosts import Host, Hosts, why_not
 
-PARTS = ("worker", "member", "link", "restart", "suspend", "export", "stop")
+PARTS = ("worker", "member", "link", "restart", "suspend", "export", "full", "stop")
 COUNT = 600
 CONFIG = JobConfig(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE, snapshot_interval=0.03)
 
@@ -100,6 +102,17 @@ class Round:
                 os.kill(victim.children("shmjet-link")[0], signal.SIGKILL)
             case "stop":
                 self.hosts.pause(victim, 7.0)
+            case "full":
+                filler = victim.shm / "filler"
+                try:
+                    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                        while file.write(bytes(1 << 16)):
+                            pass
+                    time.sleep(self.rng.random() * 0.3)
+                    if self.rng.random() < 0.5:
+                        os.kill(self.rng.choice(workers), signal.SIGKILL)
+                finally:
+                    filler.unlink()
             case "restart":
                 job.restart()
             case "suspend":
@@ -118,7 +131,7 @@ def main() -> int:
     tally = Tally("host_jobs", options)
     mark = mark_processes()
     wanted = [part for part in PARTS if options.wants(part)]
-    with Hosts(3) as hosts, tempfile.TemporaryDirectory() as folder:
+    with Hosts(3, memory="400m") as hosts, tempfile.TemporaryDirectory() as folder:
         hosts.start()
         for number in range(options.count):
             rng = random.Random(options.seed + number)

@@ -103,6 +103,11 @@ class Host:
         self.log: Path | None = None
 
     @property
+    def shm(self) -> Path:
+        """Its /dev/shm, while its member lives."""
+        return Path(f"/proc/{self.pid}/root/dev/shm")
+
+    @property
     def pid(self) -> int:
         """Of the member."""
         assert self.process is not None
@@ -125,14 +130,16 @@ class Hosts:
     Args:
         count: how many.
         cores: workers of each member.
+        memory: of a /dev/shm of its own that each has, such as "300m"; None: they share one.
     """
 
-    def __init__(self, count: int, cores: int = 1) -> None:
+    def __init__(self, count: int, cores: int = 1, memory: str | None = None) -> None:
         number = next(_numbers)
         self._prefix = f"sj{os.getpid() % 100_000}{chr(97 + number % 26)}"
         self._subnet = f"10.{77 + number % 26}.{os.getpid() % 256}"
         self._bridges = [f"{self._prefix}b{side}" for side in (0, 1)]
         self._cores = cores
+        self._memory = memory
         self._folder = Path(tempfile.mkdtemp(prefix="hosts-"))
         self._spoiled: set[Host] = set()
         self.hosts = [Host(self._prefix, self._subnet, index) for index in range(count)]
@@ -185,7 +192,7 @@ class Hosts:
             host.log = self._folder / f"{host.name}.log"
             with host.log.open("ab") as log:
                 host.process = subprocess.Popen(
-                    ["ip", "netns", "exec", host.name, sys.executable, "-m", "shmjet", "member"],
+                    ["ip", "netns", "exec", host.name, *self._own_memory(), sys.executable, "-m", "shmjet", "member"],
                     env={
                         **os.environ,
                         "PYTHONPATH": str(ROOT),
@@ -208,6 +215,12 @@ class Hosts:
                 if host.process.poll() is not None or time.monotonic() > deadline:
                     raise AssertionError(f"no member came up on {host.name}:\n{self.logs()}")
                 threading.Event().wait(0.05)
+
+    def _own_memory(self) -> tuple[str, ...]:
+        """Return what begins a command with a /dev/shm of its own."""
+        if self._memory is None:
+            return ()
+        return "sh", "-c", f'mount -t tmpfs -o size={self._memory} shm /dev/shm && exec "$@"', "sh"
 
     def stop(self, host: Host) -> None:
         """Stop a member, kindly at first."""

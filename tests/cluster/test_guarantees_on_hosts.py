@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -27,7 +28,7 @@ Eventually = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    with Hosts(3) as three:
+    with Hosts(3, memory="300m") as three:
         three.start()
         yield three
 
@@ -100,3 +101,25 @@ def test_an_exported_snapshot_and_a_suspended_job_outlive_members_one_after_the_
     execution.result(SOON_S)
     assert json.loads((tmp_path / "a.json").read_text()) == exact(400, SHARDS)
     assert json.loads((tmp_path / "b.json").read_text()) == exact(400, SHARDS)
+
+
+def test_a_host_without_room_fails_snapshots_and_not_the_job(
+    hosts: Hosts, jet: JetInstance, tmp_path: Path, eventually: Eventually
+) -> None:
+    file, gate = tmp_path / "result.json", tmp_path / "gate"
+    job = jet.new_job(counting(file, 400, gate=gate, sources=1, counts=1, spreads=True, source=Shards), CONFIG)
+    execution = job.execute()
+    eventually(lambda: job.metrics().last_snapshot_id > 0)
+    full = next(host for host in hosts.hosts if host.address == jet.cluster.members[-1].address)
+    filler = full.shm / "filler"
+    with filler.open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+        while stream.write(bytes(1 << 16)):
+            pass
+    eventually(lambda: "No space left" in hosts.logs())
+    before = job.metrics().last_snapshot_id
+    filler.unlink()
+    eventually(lambda: job.metrics().last_snapshot_id > before)
+    gate.touch()
+    execution.result(SOON_S)
+    assert job.metrics().attempts == 1
+    assert json.loads(file.read_text()) == exact(400, SHARDS)

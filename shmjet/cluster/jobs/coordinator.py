@@ -41,7 +41,7 @@ from shmjet.cluster.membership.peer_messages import (
 from shmjet.cluster.membership.views import Peer
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.post import JobPost, Payload
-from shmjet.core import JobStatus
+from shmjet.core import JobStatus, ShmjetError
 from shmjet.core.ownership import PartitionOwners
 from shmjet.execution.failure import is_loss, member_failed
 from shmjet.execution.job_plan import MemberSlot
@@ -258,7 +258,7 @@ class JobCoordinator:
         try:
             if lineage is not None:
                 files = await lineage.find()
-        except OSError as error:
+        except (OSError, ShmjetError) as error:
             text = f"a member has not said which snapshots it has: {error}"
             failure = msgspec.structs.replace(member_failed(OSError(text)), restartable=True)
             self.report(self._own, PartFailed(self.id, failure))

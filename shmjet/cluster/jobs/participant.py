@@ -218,7 +218,9 @@ class Participant:
         keeper = self._services.snapshot_keeper
         try:
             await keeper.restore(order.snapshots, order.restored, self.coordinator, order.files)
-        except (OSError, ShmjetError) as error:
+        except (OSError, ShmjetError, ValueError) as error:
+            if self._part.phase is not Phase.PROBING:  # it was stopped meanwhile
+                return
             text = f"member {self._services.address} cannot have snapshot {order.restored}: {error}"
             failure = msgspec.structs.replace(member_failed(OSError(text)), restartable=True)
             self._part.refuse(failure, self._children)
