@@ -50,7 +50,7 @@ def test_a_large_file_comes_in_pieces(tmp_path: Path) -> None:
 
     async def story() -> None:
         members.tamper = count
-        piece = members.members["a"].write("1-9-0.chunk", "x" * 1_000_000)
+        piece = members.members["a"].write("1-9-0.chunk", "x" * 4_000_000)
         manifest, _ = members.snapshot(1, ["b"], piece)
         await members.coordinator.lineage().copy(manifest, {"1-9-0.chunk": ["a"]}, None, prepared=True, least_s=60.0)
         assert len(asked) == 4

@@ -1,6 +1,6 @@
 """Fetches files of snapshots from other members, and gives others pieces of the files that are here.
 
-Who lacks a file asks a member that has it for one piece after the other. So one piece of each file is under way,
+Who lacks a file asks a member that has it for one piece after the other. So two pieces of each file are under way,
 however slow a member is, and a member that is full costs the others nothing. Files are read and written by a thread. A
 file has its name when it is whole and has been compared with its checksums. Members of one host link it instead.
 """
@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,7 +26,7 @@ from shmjet.snapshots.store import SnapshotStore
 
 Result = TypeVar("Result")
 
-PIECE: Final = 256 << 10
+PIECE: Final = 1 << 20
 """Bytes of a file in one message."""
 _FETCHING: Final = ".fetching-"
 
@@ -127,15 +128,27 @@ class FileExchange:
         await self._do(lambda: place.mkdir(mode=0o700, parents=True))
         try:
             if not await self._link(holder, folder, file, path):
-                size, offset = 1, 0
-                while offset < size:
-                    piece = await self._piece(holder, folder, file, offset)
-                    await self._do(lambda piece=piece, offset=offset: _write(path, offset, piece.data))  # type: ignore[misc]
-                    size, offset = piece.size, offset + len(piece.data)
+                await self._copy(holder, folder, file, path)
             await self._do(lambda: check_pieces(place, pieces))
             await self._do(lambda: _move(path, target, sync=self._store.sync))
         finally:
             shutil.rmtree(place, ignore_errors=True)
+
+    async def _copy(self, holder: str, folder: str, file: str, path: Path) -> None:
+        """Copy a file piece by piece; the next one is on its way while one is written."""
+        offset = 0
+        coming = asyncio.ensure_future(self._piece(holder, folder, file, offset))
+        try:
+            while True:
+                piece = await coming
+                start, offset = offset, offset + len(piece.data)
+                if offset < piece.size:
+                    coming = asyncio.ensure_future(self._piece(holder, folder, file, offset))
+                await self._do(partial(_write, path, start, piece.data))
+                if offset >= piece.size:
+                    return
+        finally:
+            coming.cancel()
 
     async def _link(self, holder: str, folder: str, file: str, path: Path) -> bool:
         """Let a file of a member of the same host have a name here, too; say whether that can be done."""
