@@ -124,7 +124,7 @@ class Round:
 
 
 def main() -> int:
-    options: Options = parse_options(__doc__, count=100, ci=10, parts=list(PARTS))
+    options: Options = parse_options(__doc__, count=100, ci=12, parts=list(PARTS))
     if (reason := why_not()) is not None:
         print(f"host_jobs: skipped, {reason}")
         return 0

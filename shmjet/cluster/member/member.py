@@ -555,11 +555,15 @@ class Member:
         """See `NetworkUser`."""
         assert self._member_loss is not None
         self._member_loss.isolated(lost, self.address)
+        for peer in lost:
+            self._services.snapshot_keeper.member_gone(peer.uuid, f"this member has lost touch with {peer.address}")
 
     def fenced(self, others: tuple[Peer, ...], why: str) -> None:
         """See `NetworkUser`."""
         assert self._member_loss is not None
         self._member_loss.fenced(others, why, self.address)
+        for peer in others:
+            self._services.snapshot_keeper.member_gone(peer.uuid, f"this member was removed, because {why}")
 
     def peer_message(self, sender: str, message: Any) -> None:
         """Take what another member says."""
