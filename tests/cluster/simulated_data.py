@@ -1,10 +1,13 @@
 """The data of partitions in a simulated cluster: who has which writes, and whether an acknowledged one is ever lost.
 
-Each replica is a set of numbered writes. A primary writes to itself and to all backups that it has to wait for, at
-once or not at all; it copies to the members that are to get the partition, and hands over where another member is to
-be the primary; it reports all that to the membership, as a member does. What a backup takes and refuses is what
-docs/design/0026 asks of the members: it takes writes of its own view alone. A view follows the views that its members
-had before, so that halves of a cluster that was cut are judged for themselves.
+Each replica is a log of numbered writes. A primary writes to its own, and sends each backup that it has to wait for
+what that one lacks: a write, and all before it, is acknowledged when all have it. A primary that is lost in between has
+told some of them, so the next one and the other backups give each other what they lack before it takes writes; all of
+their logs must be beginnings of one. A primary copies to the members that are to get the partition, and hands over,
+when all have everything, where another member is to be the primary; it reports all that to the membership, as a
+member does. What a backup takes and refuses is what docs/design/0026 and 0031 ask of the members: it takes writes of
+its own view alone. A view follows the views that its members had before, so that halves of a cluster that was cut are
+judged for themselves.
 """
 
 from __future__ import annotations
@@ -42,8 +45,13 @@ class SimulatedData:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._replicas: dict[tuple[str, int], set[int]] = defaultdict(set)
+        self._replicas: dict[tuple[str, int], dict[int, None]] = defaultdict(dict)
+        """By member and partition: its log, in order."""
+        self._leading: set[tuple[str, int]] = set()
+        """Primaries that have agreed with their backups."""
         self._acked: dict[int, list[tuple[int, Key]]] = defaultdict(list)
+        self._known: set[int] = set()
+        """All that was acknowledged."""
         self._lost: dict[int, list[Key]] = defaultdict(list)
         self._before: dict[Key, set[Key]] = defaultdict(set)
         self._tables: dict[tuple[int, int], list[PartitionTable]] = defaultdict(list)
@@ -53,6 +61,8 @@ class SimulatedData:
         self._stale: set[tuple[str, int, int]] = set()
         """Replicas that were reported to lack a write, with the epoch: a table that says so may be in force since."""
         self.writes = 0
+        self.agreed = 0
+        """How often a new primary and its backups had different logs."""
 
     # -- what members learn -------------------------------------------------------------------------------------
 
@@ -86,9 +96,12 @@ class SimulatedData:
         view = key_of(_view(node))
         for partition in range(PARTITIONS):
             if table.primary(partition) != node.uuid:
+                self._leading.discard((node.uuid, partition))
                 continue
+            if (node.uuid, partition) not in self._leading:
+                self._agree(node, partition, table.epoch)
             if not self._is_complete(node.uuid, partition, view):
-                missing = self._required(partition, view) - self._replicas[node.uuid, partition]
+                missing = self._required(partition, view) - self._replicas[node.uuid, partition].keys()
                 self._simulation.broken(f"{node.address} is the primary of {partition} and lacks writes {missing}")
             if table.copying[partition]:
                 self._later(self._copy, node, partition, table.epoch)
@@ -102,7 +115,7 @@ class SimulatedData:
         """Have a member write to a partition, if it takes itself for the primary."""
         partition = self._simulation.random.randrange(PARTITIONS)
         table = self._table_of_primary(node, partition)
-        if table is None or (node.uuid, partition) in self._sealed:
+        if table is None or (node.uuid, partition) in self._sealed or (node.uuid, partition) not in self._leading:
             return
         view = key_of(_view(node))
         synced = set(table.owners()[partition][1:])
@@ -112,21 +125,45 @@ class SimulatedData:
         silent = [
             uuid for uuid in sorted(backups) if not self._reaches(node, uuid, table.epoch) or random.random() < slow
         ]
+        self.writes += 1
+        log = self._replicas[node.uuid, partition]
+        log[self.writes] = None
+        for uuid in backups - set(silent):
+            self._replicas[uuid, partition] = dict(log)
         if silent:
             if random.random() < 0.5:  # its patience is at an end
                 stale = [uuid for uuid in silent if uuid in synced]
                 self._stale.update((uuid, partition, table.epoch) for uuid in stale)
                 self._report(node, [Change(Event.STALE, partition, uuid) for uuid in stale])
             return
-        self.writes += 1
-        for uuid in (node.uuid, *backups):
-            self._replicas[uuid, partition].add(self.writes)
-        self._acked[partition].append((self.writes, view))
+        new = [number for number in log if number not in self._known]
+        self._known.update(new)
+        self._acked[partition] += [(number, view) for number in new]
         for other in self._simulation.members():
             if other is not node and self._table_of_primary(other, partition) is not None:
                 their = key_of(_view(other))
                 if view in self._before[their] and not self._is_complete(other.uuid, partition, their):
                     self._simulation.broken(f"{node.address} still writes to {partition}, which is {other.address}'s")
+
+    def _agree(self, node: Node, partition: int, epoch: int) -> None:
+        """Have a new primary and the backups give each other what they lack; it leads when that is done."""
+        table = self._table_of_primary(node, partition)
+        if table is None and node.member is not None and node.member.state is State.ISOLATED:
+            self._later(self._agree, node, partition, epoch)
+        if table is None or table.epoch != epoch or (node.uuid, partition) in self._leading:
+            return
+        row = table.owners()[partition]
+        if not all(self._reaches(node, uuid, epoch) for uuid in row[1:]):
+            self._later(self._agree, node, partition, epoch)
+            return
+        logs = [list(self._replicas[uuid, partition]) for uuid in row]
+        longest = max(logs, key=len)
+        if any(log != longest[: len(log)] for log in logs):
+            self._simulation.broken(f"the logs of {partition} are not beginnings of one: {logs}")
+        self.agreed += any(log != longest for log in logs)
+        for uuid in row:
+            self._replicas[uuid, partition] = dict.fromkeys(longest)
+        self._leading.add((node.uuid, partition))
 
     def vacate(self, node: Node, generation: int | None = None, tries: int = 20) -> None:
         """Have a member hand its partitions over and leave then; after some tries it stays."""
@@ -149,12 +186,15 @@ class SimulatedData:
             self._later(self._copy, node, partition, epoch)  # it may hear the others again
         if table is None or table.epoch != epoch:
             return
+        if (node.uuid, partition) not in self._leading:
+            self._later(self._copy, node, partition, epoch)
+            return
         for member in table.copying[partition]:
             uuid = table.members[member]
             if not self._reaches(node, uuid, epoch):
                 self._later(self._copy, node, partition, epoch)
                 continue
-            self._replicas[uuid, partition] = set(self._replicas[node.uuid, partition])
+            self._replicas[uuid, partition] = dict(self._replicas[node.uuid, partition])
             self._waited_for[node.uuid, partition].add(uuid)
             self._report(node, [Change(Event.SYNCED, partition, uuid)])
 
@@ -164,6 +204,15 @@ class SimulatedData:
             self._later(self._hand_over, node, partition, epoch, uuid)
         elif table is not None and table.epoch == epoch and (partition, uuid) in table.hand_overs():
             self._sealed.add((node.uuid, partition))
+            backups = {*table.owners()[partition][1:], *self._waited_for[node.uuid, partition]}
+            if (node.uuid, partition) not in self._leading or not all(
+                self._reaches(node, other, epoch) for other in backups
+            ):
+                self._later(self._hand_over, node, partition, epoch, uuid)
+                return
+            for other in backups:
+                self._replicas[other, partition] = dict(self._replicas[node.uuid, partition])
+            self._leading.discard((node.uuid, partition))
             self._report(node, [Change(Event.HANDED_OVER, partition, uuid)])
 
     def _report(self, node: Node, changes: list[Change]) -> None:
@@ -213,7 +262,7 @@ class SimulatedData:
         }
 
     def _is_complete(self, uuid: str, partition: int, view: Key) -> bool:
-        return self._required(partition, view) <= self._replicas[uuid, partition]
+        return self._required(partition, view) <= self._replicas[uuid, partition].keys()
 
     def _was_synced(self, uuid: str, partition: int, view: View) -> bool:
         """Say whether a member had a partition in the newest table that a view may follow, and still had after that."""
