@@ -218,6 +218,24 @@ def check_shm(space: tuple[int, int] | None, limits: Limits | None = None) -> Fi
     return Finding("/dev/shm", State.OK, text)
 
 
+def check_replicas(room: int, backups: int) -> Finding:
+    """Backups of other members' maps and lists have room next to those of this member.
+
+    Args:
+        room: bytes that maps and lists may take here.
+        backups: of each partition, on other members.
+    """
+    own = room // (1 + backups)
+    text = (
+        f"{backups} of each partition on other members: of {_size(room)} for maps and lists, {_size(own)} are for this "
+        "member's own, the rest for its backups of others"
+    )
+    if own >= SMALL_SHM:
+        return Finding("backups", State.OK, text)
+    remedy = "enlarge /dev/shm or the memory, spread the maps over more members, or lower backup_count"
+    return Finding("backups", State.WARNING, text, remedy)
+
+
 def check_files(soft: int, hard: int, cores: int) -> Finding:
     """A process may open as many files as workers, rings and carriers need."""
     text = f"{_limit(soft)} open files (hard limit {_limit(hard)})"

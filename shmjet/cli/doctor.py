@@ -19,6 +19,7 @@ from shmjet.cli import checks, host
 from shmjet.cli.checks import Finding, State
 from shmjet.cli.outcome import Outcome
 from shmjet.core import ConfigError, JetConfig
+from shmjet.core.map_config import most_backups
 from shmjet.host.kernel_files import Root
 from shmjet.host.placement import Placement, place
 from shmjet.host.topology import Topology, read_cores, read_topology
@@ -45,6 +46,13 @@ def findings(root: Root = "/", allowed: Iterable[int] | None = None) -> Iterator
     yield checks.check_workers(placement, len(topology.allowed))
     yield checks.check_memory(memory.total, memory.available, topology.limits)
     yield checks.check_shm(host.shared_memory(root), topology.limits)
+    backups = _backups()
+    if backups is not None:
+        space = host.shared_memory(root)
+        room = memory.available if space is None else min(memory.available, space[1])
+        yield checks.check_replicas(
+            room if topology.limits.memory is None else min(room, topology.limits.memory), backups
+        )
     yield checks.check_files(*resource.getrlimit(resource.RLIMIT_NOFILE), workers)
     yield checks.check_processes(*resource.getrlimit(resource.RLIMIT_NPROC), workers)
     yield checks.check_process_limit(topology.limits, workers)
@@ -53,6 +61,15 @@ def findings(root: Root = "/", allowed: Iterable[int] | None = None) -> Iterator
     yield checks.check_threads(os.environ, workers, len(topology.allowed))
     yield checks.check_java(host.java_version())
     yield checks.check_spark(host.installed_version("pyspark"))
+
+
+def _backups() -> int | None:
+    """How many backups a member of a cluster that is started without arguments makes; None for a member alone."""
+    try:
+        config = JetConfig()
+    except ConfigError:  # said of the workers
+        return None
+    return None if config.bind is None else most_backups(config.backup_count, config.maps)
 
 
 def _placement(topology: Topology) -> Placement | ConfigError:

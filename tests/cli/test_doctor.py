@@ -52,6 +52,7 @@ FINE = [
     checks.check_workers(place(None, one_node(8, Limits(2, 2.0)))),
     checks.check_shm((32 * GIB, 31 * GIB)),
     checks.check_shm((32 * GIB, 31 * GIB), Limits(2, None, 4 * GIB)),
+    checks.check_replicas(8 * GIB, 1),
     checks.check_process_limit(Limits(2), 8),
     checks.check_process_limit(Limits(2, processes=4000), 8),
     checks.check_clock("tsc"),
@@ -98,6 +99,7 @@ POOR = [
     (checks.check_shm(None), State.WARNING, "missing", "--shm-size"),
     (checks.check_shm((64 << 20, 60 << 20)), State.WARNING, "60 MiB of 64 MiB", "--shm-size"),
     (checks.check_shm((64 << 20, 1 << 20)), State.WARNING, "too little", "--shm-size"),
+    (checks.check_replicas(2 * GIB, 2), State.WARNING, "of 2 GiB for maps and lists, 682.7 MiB", "backup_count"),
     (checks.check_files(512, 4096, 8), State.WARNING, "512", "ulimit -n 1024"),
     (checks.check_files(64, 4096, 200), State.ERROR, "64", "ulimit -n 1600"),
     (checks.check_processes(100, 100, 8), State.WARNING, "100", "ulimit -u"),
@@ -158,6 +160,15 @@ def test_what_the_environment_asks_for_is_what_is_shown(tmp_path: Path, monkeypa
     assert "core 99" in found["workers"].text
     monkeypatch.setenv("SHMJET_CORES", "many")
     assert on(tmp_path, range(16))["workers"].state == State.ERROR
+
+
+def test_a_member_of_a_cluster_is_told_what_its_backups_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_sockets(tmp_path)
+    assert "backups" not in on(tmp_path, range(16))
+    monkeypatch.setenv("SHMJET_BIND", "127.0.0.1:0")
+    monkeypatch.setenv("SHMJET_SECRET", "a secret of these tests")
+    monkeypatch.setenv("SHMJET_BACKUP_COUNT", "2")
+    assert on(tmp_path, range(16))["backups"].text.startswith("2 of each partition on other members: of ")
 
 
 def test_offline_cores_foreign_cores_and_memory_only_nodes_are_shown(tmp_path: Path) -> None:
