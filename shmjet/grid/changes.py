@@ -12,7 +12,8 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmjet.core.map_config import PLAIN, MapConfig
 from shmjet.grid.environment import Environment, Transaction, behind
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from shmjet.grid.change_log import Recorder
 
 Entry = tuple[bytes, bytes]
+_first: Any = itemgetter(0)
 
 ADDED, UPDATED, REMOVED = 1, 2, 3
 EVENT = struct.Struct(">BHQQI")
@@ -234,6 +236,20 @@ class Changes:
                     self._sizes_of(partition).entries += after - before
                     self.record.size += after - before
                 at, before = end, after
+
+    def take_over_all(self, entries: list[Entry], flags: int, later: int) -> None:
+        """Store entries of another store, as `take_over`.
+
+        Args:
+            entries: keys without prefix, and entries.
+            flags: of the map there.
+            later: see `take_over`.
+        """
+        if flags or not self.is_plain:
+            for tail, stored in entries:
+                self.take_over(tail, stored, later, with_blobs=flags & HAS_BLOBS != 0)
+        else:
+            self.put_sorted(sorted([(self.prefix + tail, stored) for tail, stored in entries], key=_first))
 
     def take_over(self, tail: bytes, stored: bytes, later: int, *, with_blobs: bool) -> None:
         """Store an entry of another store, with the times that it has there; in place of any that is here.

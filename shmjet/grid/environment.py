@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import lmdb
 
-from shmjet.grid.commit_counters import NUMBERS
+from shmjet.grid.commit_counters import COMMITTED, NUMBERS, WRITING
 from shmjet.grid.errors import GridError, GridFullError
 from shmjet.host.process_limits import lack_text
 
@@ -92,6 +92,11 @@ class Environment:
             except lmdb.Error as error:
                 raise self._explained(error, what) from error
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a writer would probably have to wait for another one."""
+        return self._writing.locked() or self.announced[WRITING] != 0
+
     def entries(self, txn: Transaction) -> int:
         """Return how many keys the environment has, as `txn` sees it. Costs the same for any number."""
         return txn.stat(self._data)["entries"]
@@ -155,9 +160,14 @@ class Environment:
             return self._env
 
     def _attempt(self, env: lmdb.Environment, work: Callable[[Transaction], Result]) -> Result:
+        words = self.announced
         with env.begin(write=True) as txn:
-            result = work(txn)
-            self.announced[0] = txn.id()
+            words[WRITING] = 1
+            try:
+                result = work(txn)
+                words[COMMITTED] = txn.id()
+            finally:
+                words[WRITING] = 0
             return result
 
     def _explained(self, error: lmdb.Error, what: str) -> GridError:

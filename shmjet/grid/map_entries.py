@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -17,6 +18,7 @@ from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.changes import Entry
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import PARTITION
+from shmjet.grid.side_by_side import one_after_the_other
 from shmjet.grid.table import Once, Table
 
 _MISSING: Any = object()
@@ -30,10 +32,18 @@ class MapEntries:
         tables: of the map, one for each environment.
         codec: turns objects into entries.
         config: of the map.
+        do_all: does things, in their order or side by side.
     """
 
-    def __init__(self, tables: Sequence[Table], codec: EntryCodec, config: MapConfig) -> None:
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        codec: EntryCodec,
+        config: MapConfig,
+        do_all: Callable[[Sequence[Callable[[], None]]], None] = one_after_the_other,
+    ) -> None:
         self._tables = tables
+        self._do_all = do_all
         self._codec = codec
         self._config = config
         self._heads: tuple[tuple[bytes, ...], list[bytes]] = ((), [])
@@ -186,15 +196,17 @@ class MapEntries:
             entries.sort(key=_first)  # neighbours share pages; stable, so of equal keys the last one stays last
             per_table[partition % len(per_table)] += entries
         first = os.getpid() % len(per_table)  # so that writers do not follow each other from lock to lock
-        for index in (*range(first, len(per_table)), *range(first)):
-            entries = per_table[index]
-            if entries:
-                try:
-                    self._tables[index].write(entries, with_blobs=bool(blobs))
-                except BaseException:
-                    if blobs:
-                        self._discard_unwritten(per_table)
-                    raise
+        writes = [
+            partial(self._tables[index].write, per_table[index], with_blobs=bool(blobs))
+            for index in (*range(first, len(per_table)), *range(first))
+            if per_table[index]
+        ]
+        try:
+            self._do_all(writes)
+        except BaseException:
+            if blobs:
+                self._discard_unwritten(per_table)
+            raise
 
     def put_once(self, values: Mapping[Any, Any], marker: bytes, mark: int) -> None:
         """Put entries, and remove those whose value is None, unless that is done; in one transaction per environment.

@@ -18,7 +18,6 @@ from shmjet.grid.changes import Changes, Entry, Rules, next_incarnation
 from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.layout import (
     CLIENT_RECORD,
-    HAS_BLOBS,
     INCARNATION,
     INDEX,
     LIST_RECORD,
@@ -129,7 +128,7 @@ class PartitionCopy:
             for kind in _BY_PARTITION:
                 for partition in partitions:
                     head = kind + PARTITION.pack(partition)
-                    for portion in _portions(env, head):
+                    for portion in portions_behind(env, head):
                         yield Records(index, [(head + tail, data) for tail, data in portion])
         for name in self._files(partitions):
             yield from self.file(name)
@@ -145,16 +144,16 @@ class PartitionCopy:
         if found is None:
             return
         prefix, record = found[:4], Record.unpack(found)
-        if not self._is_spread(record_key):
+        if is_home_of(self._store, record_key):
             if self._home(index, record_key) in partitions:
-                for portion in _portions(env, prefix):
+                for portion in portions_behind(env, prefix):
                     yield Entries(index, record_key, record.flags, now(), portion)
                 yield from self._of_journal(index, record_key, prefix, record)
             return
         for partition in partitions:
             if partition % len(self._store.environments) == index:
                 packed = PARTITION.pack(partition)
-                for portion in _portions(env, prefix + packed):
+                for portion in portions_behind(env, prefix + packed):
                     whole = [(packed + tail, stored) for tail, stored in portion]
                     yield Entries(index, record_key, record.flags, now(), whole)
 
@@ -169,7 +168,7 @@ class PartitionCopy:
             }
         sequences = {partition: (size.following, size.oldest) for partition, size in sizes.items()}
         yield Events(index, record_key, now(), identity, [], sequences)
-        for portion in _portions(env, log):
+        for portion in portions_behind(env, log):
             yield Events(index, record_key, now(), identity, portion, {})
 
     def _of_list(self, index: int, record_key: bytes) -> Iterator[Piece]:
@@ -178,7 +177,7 @@ class PartitionCopy:
             found = txn.get(record_key)
         if found is not None:
             record = Record.unpack(found)
-            for portion in _portions(env, found[:4]):
+            for portion in portions_behind(env, found[:4]):
                 yield Blocks(index, record_key, record.flags, record.size, portion)
 
     def file(self, name: bytes) -> Iterator[Piece]:
@@ -232,13 +231,12 @@ class PartitionCopy:
         env.write(attempt, table.label)
 
     def _take_entries(self, piece: Entries) -> None:
-        later, with_blobs = now() - piece.moment, piece.flags & HAS_BLOBS != 0
-
-        def work(changes: Changes) -> None:
-            for tail, stored in piece.entries:
-                changes.take_over(tail, stored, later, with_blobs=with_blobs)
-
-        self._change(piece.environment, piece.record, work)
+        later = now() - piece.moment
+        self._change(
+            piece.environment,
+            piece.record,
+            lambda changes: changes.take_over_all(piece.entries, piece.flags, later),
+        )
 
     def _take_events(self, piece: Events) -> None:
         def work(changes: Changes) -> None:
@@ -264,7 +262,7 @@ class PartitionCopy:
         """Remove all that some partitions hold."""
         for index, env in enumerate(self._store.environments):
             for record_key in _records(env, MAP_RECORD):
-                if self._is_spread(record_key):
+                if not is_home_of(self._store, record_key):
                     self._drop_spread(index, record_key, partitions)
                 elif self._home(index, record_key) in partitions:
                     self._drop_whole(index, record_key)
@@ -289,7 +287,7 @@ class PartitionCopy:
             if not prefix or partition % len(self._store.environments) != index:
                 continue
             packed = PARTITION.pack(partition)
-            for portion in _portions(env, prefix + packed):
+            for portion in portions_behind(env, prefix + packed):
 
                 def work(changes: Changes, portion: list[Entry] = portion, packed: bytes = packed) -> None:
                     for tail, _ in portion:
@@ -298,9 +296,6 @@ class PartitionCopy:
                 self._change(index, record_key, work)
 
     # -- what there is ------------------------------------------------------------------------------------------
-
-    def _is_spread(self, record_key: bytes) -> bool:
-        return config_of(name_of(record_key), self._store.layout.maps).is_plain
 
     def _home(self, index: int, record_key: bytes) -> int:
         home: int = PARTITION.unpack(self._store.table(index, record_key).home)[0]
@@ -311,12 +306,17 @@ class PartitionCopy:
         return [name for name in names if place_of(name) in partitions]
 
 
+def is_home_of(store: Opened, record_key: bytes) -> bool:
+    """Say whether a map or list lies in the partition of its name."""
+    return record_key.startswith(LIST_RECORD) or not config_of(name_of(record_key), store.layout.maps).is_plain
+
+
 def _records(env: Environment, kind: bytes) -> list[bytes]:
     with env.begin() as txn:
         return [kind + name for name, _ in behind(txn, kind)]
 
 
-def _portions(env: Environment, head: bytes) -> Iterator[list[Entry]]:
+def portions_behind(env: Environment, head: bytes) -> Iterator[list[Entry]]:
     """Yield what is stored under keys that begin with `head`, without it, a transaction each."""
     low, skip = head, False
     while True:
@@ -338,7 +338,7 @@ def _portions(env: Environment, head: bytes) -> Iterator[list[Entry]]:
 
 def _delete(env: Environment, head: bytes) -> None:
     """Delete all records under keys that begin with `head`."""
-    for portion in _portions(env, head):
+    for portion in portions_behind(env, head):
 
         def work(txn: Transaction, portion: list[Entry] = portion) -> None:
             for tail, _ in portion:

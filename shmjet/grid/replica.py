@@ -30,7 +30,7 @@ from shmjet.grid.change_log import (
 from shmjet.grid.changes import Changes, Entry, next_incarnation
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
-from shmjet.grid.layout import HAS_BLOBS, INCARNATION, LOG_RECORD, Record
+from shmjet.grid.layout import INCARNATION, LOG_RECORD, Record
 from shmjet.grid.store import Opened
 from shmjet.grid.table import Table
 from shmjet.grid.times import now
@@ -94,6 +94,16 @@ class Replica:
         for partition, environment in list(self._positions):
             if partition in partitions:
                 del self._positions[partition, environment]
+
+    def takes_no_time(self, sent: Iterable[Sent]) -> bool:
+        """Say whether a few changes need microseconds: no writer has to be waited for, and nothing is swept."""
+        return not any(
+            self._store.environment(record.environment).is_busy
+            or any(
+                isinstance(change, Dropped | FilesGone) for *_, data in record.groups for change in decode_changes(data)
+            )
+            for record in sent
+        )
 
     def take(self, sender: str, backed_up: Sequence[int], sent: Iterable[Sent], moment: int) -> None:
         """Take changes of a primary, in their order.
@@ -243,9 +253,7 @@ class _Work:
     def _do(self, change: Change) -> None:
         match change:
             case Puts():
-                map_ = self._map(change.record)
-                for tail, stored in change.entries:
-                    map_.take_over(tail, stored, self._later, with_blobs=change.flags & HAS_BLOBS != 0)
+                self._map(change.record).take_over_all(change.entries, change.flags, self._later)
             case Removals():
                 map_ = self._map(change.record)
                 for tail in change.keys:

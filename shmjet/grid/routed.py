@@ -33,6 +33,7 @@ from shmjet.grid.remote import PORTION_ENTRIES, ask
 from shmjet.grid.routed_table import RoutedTable
 from shmjet.grid.routes import Carrier, Routes
 from shmjet.grid.scan import Page
+from shmjet.grid.side_by_side import SideBySide, one_after_the_other
 from shmjet.grid.store import Opened
 
 if TYPE_CHECKING:
@@ -48,13 +49,20 @@ class RoutedGrid:
     Args:
         carrier: leads to members.
         store: of the nearest member, where this process can open it.
-        settle: see `Routes`.
+        settle, check: see `Routes`.
+        requests: how many of one call may be under way at the same time.
     """
 
     def __init__(
-        self, carrier: Carrier, store: Opened | None = None, settle: Callable[[int, int], None] | None = None
+        self,
+        carrier: Carrier,
+        store: Opened | None = None,
+        settle: Callable[[int, int], None] | None = None,
+        check: Callable[[], None] | None = None,
+        requests: int = 1,
     ) -> None:
-        self._routes = Routes(carrier, store, settle)
+        self._side_by_side = None if requests == 1 else SideBySide(requests)
+        self._routes = Routes(carrier, store, settle, check)
         self._objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
         self._codec: EntryCodec | None = None
         self._environments = 0
@@ -66,7 +74,8 @@ class RoutedGrid:
         key, codec = record_key(MAP_RECORD, name), self._known()
         config = config_of(name, self._maps)
         if config.is_plain:
-            return SpreadMap(name, self._tables(key, None), codec, self._listeners, self._routes)
+            do_all = one_after_the_other if self._side_by_side is None else self._side_by_side.do_all
+            return SpreadMap(name, self._tables(key, None), codec, self._listeners, self._routes, do_all)
         home = partition_of(name, codec.partition_count, canonical_bytes)
         tables: list[Any] = self._tables(key, home)
         found: HomeMap[Any, Any] = HomeMap(name, tables, codec, config, self._listeners)
@@ -89,8 +98,10 @@ class RoutedGrid:
         self._listeners.close()
 
     def close(self) -> None:
-        """End the listeners; nothing else is open."""
+        """End the listeners, and what is under way."""
         self.end_listeners()
+        if self._side_by_side is not None:
+            self._side_by_side.close()
 
     def _known(self) -> EntryCodec:
         """Ask what the stores are like, the first time."""
@@ -202,13 +213,21 @@ class SpreadMap(IMap[K, V]):
         codec: turns objects into entries.
         listeners: all that end together.
         routes: to the members.
+        do_all: see `MapEntries`.
     """
 
     def __init__(
-        self, name: str, tables: list[RoutedTable], codec: EntryCodec, listeners: Listeners, routes: Routes
+        self,
+        name: str,
+        tables: list[RoutedTable],
+        codec: EntryCodec,
+        listeners: Listeners,
+        routes: Routes,
+        do_all: Callable[[Sequence[Callable[[], None]]], None] = one_after_the_other,
     ) -> None:
         anys: list[Any] = list(tables)
         super().__init__(name, anys, codec, MapConfig(), listeners)
+        self._entries = MapEntries(anys, codec, MapConfig(), do_all)
         self._scan = SpreadScan(tables, codec, self._entries)
         self._routed = tables
         self._routes = routes

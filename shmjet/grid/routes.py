@@ -59,14 +59,21 @@ class Routes:
         store: of the nearest member, where this process can open it.
         settle: waits until all backups of what is in that store have its changes, up to a number in the log of an
             environment.
+        check: raises an error if what is in that store counts no more; it is called before and after each use. None
+            where this process ends with the member.
     """
 
     def __init__(
-        self, carrier: Carrier, store: Opened | None = None, settle: Callable[[int, int], None] | None = None
+        self,
+        carrier: Carrier,
+        store: Opened | None = None,
+        settle: Callable[[int, int], None] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.carrier = carrier
         self._store = store
         self._settle = settle
+        self._check = check
         self._owners: Owners | None = None
         self._tables: dict[tuple[int, bytes], DividedTable] = {}
         self.numbers = NumberedCalls(partial(carrier.ask, ""))
@@ -118,6 +125,7 @@ class Routes:
         if number is None and (here := self.here(member, environment, record_key)) is not None:
             return here
         if self._store is not None and member == self.owners.here:
+            self._look()
             table = self._store.divided_table(environment, record_key)
             table.operation = number
             return table
@@ -129,11 +137,16 @@ class Routes:
         """Return a map or list in the store of this process, None where the member has another one."""
         if self._store is None or member != self.owners.here:
             return None
+        self._look()
         key = environment, record_key
         table = self._tables.get(key)
         if table is None:
             table = self._tables[key] = self._store.divided_table(environment, record_key)
         return table
+
+    def _look(self) -> None:
+        if self._check is not None:
+            self._check()
 
     def settle(self, table: TableOfMember, partitions: Iterable[int] | None) -> None:
         """Wait until all backups have the changes that were read or made; those of another process have seen to it.
@@ -143,6 +156,7 @@ class Routes:
             partitions: in which; None: in any.
         """
         if self._settle is not None and isinstance(table, DividedTable):
+            self._look()
             packed = None if partitions is None else [PARTITION.pack(partition) for partition in partitions]
             number = unsettled(table.env, packed)
             if number:

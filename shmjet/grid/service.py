@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from shmjet.core.map_config import config_of
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.change_log import unsettled
 from shmjet.grid.checks import check_operation
 from shmjet.grid.errors import GridError
 from shmjet.grid.kept_results import OperationId
-from shmjet.grid.layout import PARTITION
+from shmjet.grid.layout import PARTITION, name_of
 from shmjet.grid.operations import (
     Add,
     Append,
@@ -52,6 +53,10 @@ from shmjet.ipc.decode_errors import UNREADABLE
 
 _first: Any = itemgetter(0)
 _STORE = struct.Struct("<Q")
+SHORT_BYTES = 1 << 14
+"""An encoded operation of more bytes is not a short one."""
+_SHORT_READS = Find | Size | BlockOf
+_SHORT_CHANGES = Replace | Swap | Add | Pop | Append
 _decode = msgspec.msgpack.Decoder(Operation).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -81,15 +86,30 @@ class GridService:
         Raises:
             GridError: it is not an operation, or it failed; the text says why.
         """
-        operation, asked = _decoded(body), None
-        if isinstance(operation, Numbered):
-            asked = OperationId(operation.client, operation.number, operation.answered)
-            operation = _decoded(operation.operation)
-            if isinstance(operation, Numbered):
-                raise GridError("an operation is numbered once")
+        return self._perform_decoded(*_unnumbered(body))
+
+    def perform_if_short(self, body: bytes) -> tuple[bytes, Unsettled | None] | None:
+        """As `perform_and_note`, if that takes microseconds and waits for no writer; else do nothing: None."""
+        if len(body) > SHORT_BYTES:
+            return None
+        operation, asked = _unnumbered(body)
+        return self._perform_decoded(operation, asked) if self._is_short(operation) else None
+
+    def _perform_decoded(self, operation: Any, asked: OperationId | None) -> tuple[bytes, Unsettled | None]:
         opened = self._grid.opened
         encoded = _encode(self._perform(opened, operation, asked))
         return encoded, _unsettled(opened, operation) if opened.is_divided else None
+
+    def _is_short(self, operation: Any) -> bool:
+        opened = self._grid.opened
+        if not isinstance(operation, _SHORT_READS | _SHORT_CHANGES):
+            return False
+        if not 0 <= operation.environment < opened.layout.environments:
+            return False
+        if isinstance(operation, _SHORT_READS):
+            return True
+        is_busy = opened.environment(operation.environment).is_busy
+        return not is_busy and config_of(name_of(operation.record), opened.layout.maps).is_plain
 
     def close(self) -> None:
         """Let go of the store."""
@@ -220,6 +240,18 @@ def _unsettled(opened: Opened, operation: Any) -> Unsettled | None:
         partitions = (table.place_of(key[: PARTITION.size]),)
     number = unsettled(opened.environment(environment), partitions)
     return Unsettled(environment, number) if number else None
+
+
+def _unnumbered(body: bytes) -> tuple[Any, OperationId | None]:
+    """Return an operation, and under which number it was asked."""
+    operation = _decoded(body)
+    if not isinstance(operation, Numbered):
+        return operation, None
+    asked = OperationId(operation.client, operation.number, operation.answered)
+    operation = _decoded(operation.operation)
+    if isinstance(operation, Numbered):
+        raise GridError("an operation is numbered once")
+    return operation, asked
 
 
 def _decoded(body: bytes) -> Any:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from shmjet.grid.change_log import READ_BYTES, NewBlocks, Puts, decode_changes, ends, read_records
-from shmjet.grid.commit_counters import BACKED_UP
+from shmjet.grid.commit_counters import BACKED_UP, LOGGED
 from shmjet.grid.environment import behind
 from shmjet.grid.layout import HAS_BLOBS, TYPE_RECORD
 from shmjet.grid.replica import Sent, Term
@@ -59,6 +59,8 @@ class Shipping:
         self._store = store
         self._backups: dict[str, _Backup] = {}
         self._terms: dict[int, Term] = {}
+        self._classes_at = -1
+        self._kept_classes: list[tuple[bytes, bytes]] = []
 
     @property
     def backups(self) -> Collection[str]:
@@ -113,9 +115,14 @@ class Shipping:
             backup.at = reached
             self.count()
             return None
+        return Batch(reached, sent, files, [found for found in self._classes() if found[0] not in backup.classes])
+
+    def _classes(self) -> list[tuple[bytes, bytes]]:
+        """Return the classes that are kept; read anew where something was written there since."""
         with self._store.environment(0).begin() as txn:
-            classes = [found for found in behind(txn, TYPE_RECORD) if found[0] not in backup.classes]
-        return Batch(reached, sent, files, classes)
+            if txn.id() != self._classes_at:
+                self._classes_at, self._kept_classes = txn.id(), list(behind(txn, TYPE_RECORD))
+        return self._kept_classes
 
     def confirmed(self, member: str, batch: Batch) -> None:
         """Take that a member has what it was sent."""
@@ -132,6 +139,8 @@ class Shipping:
         once, so that the backup never has that entry alone.
         """
         env = self._store.environment(environment)
+        if env.announced[LOGGED] <= backup.at[environment]:  # it is announced before it is there
+            return [], [], backup.at[environment]
         records, last = read_records(env, backup.at[environment], limit)
         if not records:
             return [], [], max(last, backup.at[environment])

@@ -12,6 +12,7 @@ import pytest
 
 import shmjet
 from shmjet import JetConfig, JetInstance, MapConfig, MemberLostError, Pipeline, sinks, sources
+from shmjet.core.keys import partition_id
 from shmjet.grid import GridError
 
 COUNT = 31
@@ -91,8 +92,14 @@ def test_what_a_killed_member_had_is_on_the_other_one(eventually: Callable[[Call
     assert {next(events).new for _ in range(2)} == {1, 2}
     under_way = iter(first.get_map("entries").items())
     seen = [next(under_way)]
+    own = members[1].get_map("entries")
+    here = [key for key in ENTRIES if partition_id(key, COUNT) in own.local_partitions]
+    assert own[here[0]] == ENTRIES[here[0]]
     kill([first.cluster.members[1].pid])
     seen += under_way
+    for use in (lambda: own[here[0]], lambda: own.put(here[0], "?"), lambda: list(own.items())):
+        with pytest.raises(MemberLostError):
+            use()
     assert dict(seen) == ENTRIES
     assert len(seen) == len(ENTRIES)
     assert contents(first) == there

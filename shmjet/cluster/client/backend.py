@@ -98,7 +98,10 @@ class Backend(Protocol):
 
     @property
     def grid_folder(self) -> Path | None:
-        """Where maps and lists can be opened directly; None where they cannot."""
+        """Where the maps and lists of the member can be opened directly; None where they cannot."""
+
+    def check(self) -> None:
+        """Raise MemberLostError if the member that ends with the instance is gone."""
 
     def logs(self) -> LogReceiver | None:
         """Return what takes the log records of the member's processes; None where they stay there."""
@@ -131,7 +134,7 @@ class EmbeddedBackend:
         self._started = member.wait()
         folder = Path(self._started.folder)
         self.folder: Path | None = folder
-        self._grid_folder = None if has_network else folder / "grid"
+        self.grid_folder: Path | None = folder / "grid"
         self.endpoint = LocalEndpoint(folder / SOCKET_NAME, self._process.pid)
 
     @property
@@ -149,10 +152,10 @@ class EmbeddedBackend:
         """The member's address."""
         return self._started.address
 
-    @property
-    def grid_folder(self) -> Path | None:
-        """The folder of the member's store, if it is surely the one with the maps."""
-        return self._grid_folder
+    def check(self) -> None:
+        """Look whether the process runs."""
+        if self._process.poll() is not None:
+            raise MemberLostError(self.endpoint.gone)
 
     def logs(self) -> LogReceiver | None:
         """Take the records of all its processes."""
@@ -216,6 +219,9 @@ class RemoteBackend:
     def logs(self) -> LogReceiver | None:
         """Nothing comes by itself: members send what is asked for with each execution."""
         return None
+
+    def check(self) -> None:
+        """There is none."""
 
     def learn(self, addresses: Sequence[str]) -> None:
         """Take where further members are, for when this one is gone."""

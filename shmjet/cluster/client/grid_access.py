@@ -1,4 +1,9 @@
-"""An instance's access to its maps and lists: in its own member's folder, or over the connection to a cluster."""
+"""An instance's access to its maps and lists: in its own member's folder, and over the connection to a cluster.
+
+What lies on the member that this process has started is read and written in that member's store, as by its workers. The
+process goes on when that member is killed: then other members have what was there, and what is in the store counts no
+more. So it is looked whether the member runs, after each operation in the store.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shmjet.cluster.protocol import DescribePartitions, GridCall, GridReply, PartitionsReply
+from shmjet.cluster.protocol import AwaitBackups, DescribePartitions, GridCall, GridReply, PartitionsReply
 from shmjet.data.errors import ShmjetError
 from shmjet.grid import Grid
 from shmjet.grid.routed import RoutedGrid
 from shmjet.grid.routes import Owners
+
+_REQUESTS = 4
+"""Requests of one call that are under way at the same time, to different environments and members."""
 
 Ask = Callable[[Callable[[int], Any]], Any]
 """Sends a request, made from its number, and returns the reply."""
@@ -23,13 +31,16 @@ class GridAccess:
     Args:
         folder: of the store; None where it may be another host's.
         ask: leads to the member.
+        check: raises MemberLostError if the member that has the store is gone.
     """
 
-    def __init__(self, folder: Path | None, ask: Ask) -> None:
+    def __init__(self, folder: Path | None, ask: Ask, check: Callable[[], None]) -> None:
         self._folder = folder
         self._ask = ask
+        self._check = check
         self._lock = threading.Lock()
         self._grid: Grid | RoutedGrid | None = None
+        self._here: Grid | None = None
         self._closed = False
 
     def open(self) -> Grid | RoutedGrid:
@@ -41,8 +52,17 @@ class GridAccess:
         self._check_open()
         with self._lock:
             if self._grid is None:
-                self._grid = RoutedGrid(self) if self._folder is None else Grid.open(self._folder)
+                self._grid = (
+                    RoutedGrid(self, requests=_REQUESTS) if self._folder is None else self._opened(self._folder)
+                )
             return self._grid
+
+    def _opened(self, folder: Path) -> Grid | RoutedGrid:
+        grid = Grid.open(folder)
+        if not grid.opened.is_divided:
+            return grid
+        self._here = grid
+        return RoutedGrid(self, grid.opened, self._await_backups, self._check_usable, _REQUESTS)
 
     def ask(self, member: str, body: bytes) -> bytes:
         """See `shmjet.grid.routes.Carrier`."""
@@ -57,6 +77,14 @@ class GridAccess:
         reply = self._ask(DescribePartitions)
         assert isinstance(reply, PartitionsReply)
         return Owners(tuple(reply.members), tuple(row[0] for row in reply.replicas), reply.me)
+
+    def _await_backups(self, environment: int, number: int) -> None:
+        self._check_open()
+        self._ask(lambda request: AwaitBackups(request, environment, number))
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        self._check()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -80,3 +108,5 @@ class GridAccess:
         """Let go of what is open."""
         if self._grid is not None:
             self._grid.close()
+        if self._here is not None:
+            self._here.close()

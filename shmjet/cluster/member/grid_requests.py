@@ -1,14 +1,15 @@
 """The maps and lists of this member, for clients and members from anywhere.
 
-Operations on the store block for a moment, so a few threads do them; results come back on the member's loop. Bytes in,
-bytes out: nothing of what they hold is unpickled here.
+Operations on the store block for a moment, so a few threads do them; results come back on the member's loop. A short
+one, for which no writer has to be waited for, is done at once: a thread would take longer to be woken. Bytes in, bytes
+out: nothing of what they hold is unpickled here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from shmjet.cluster.protocol import AwaitBackups, Done, GridCall, GridReply, Ref
 from shmjet.cluster.requests.client_connections import LocalClient
 from shmjet.cluster.requests.request_forwarder import MAPS_LOST
 from shmjet.grid.errors import GridError
-from shmjet.grid.service import GridService
+from shmjet.grid.service import GridService, Unsettled
 from shmjet.ipc.background_tasks import BackgroundTasks
 
 _THREADS = 2
@@ -37,8 +38,8 @@ class GridRequests:
         trouble: says why this member has no part in the cluster now, as an error's class and text; None where it has.
         me: gives the member's identity.
         pass_on: has another member perform an operation.
-        backed_up: returns when all backups have the changes of an environment up to a number; raises
-            PartitionMovedError where that may never be. None: there are no backups.
+        backed_up: gives a future that is done when all backups have the changes of an environment up to a number, or
+            None if they have; PartitionMovedError where that may never be. None: there are no backups.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class GridRequests:
         trouble: Callable[[], tuple[str, str] | None] = lambda: None,
         me: Callable[[], str] = lambda: "",
         pass_on: Callable[[str, Any, GridCall], None] | None = None,
-        backed_up: Callable[[int, int], Awaitable[None]] | None = None,
+        backed_up: Callable[[int, int], asyncio.Future[None] | None] | None = None,
     ) -> None:
         self._backed_up = backed_up
         self._folder = folder
@@ -65,11 +66,40 @@ class GridRequests:
         if trouble is not None:
             client.send(Refused(request.request, *trouble))
         elif request.member in ("", self._me()):
-            self._tasks.start(self._in_turn(client, request))
+            if not self._performed(client, request):
+                self._tasks.start(self._in_turn(client, request))
         elif isinstance(client, LocalClient) and self._pass_on is not None:
             self._pass_on(request.member, client, request)
         else:
             client.send(Refused(request.request, "PartitionMovedError", "this is another member"))
+
+    def _performed(self, client: Client, request: GridCall) -> bool:
+        """Perform an operation now if it is a short one, and say whether it was."""
+        service = self._service
+        if service is None or request.again:
+            return False
+        try:
+            found = service.perform_if_short(request.body)
+            if found is None:
+                return False
+            self._reply(client, GridReply(request.request, found[0], service.store), found[1])
+        except Exception as error:
+            client.send(_refused(request.request, error))
+        return True
+
+    def _reply(self, client: Client, reply: GridReply, unsettled: Unsettled | None) -> None:
+        """Send an answer as soon as the backups have what it is about."""
+        settled = None if unsettled is None or self._backed_up is None else self._backed_up(*unsettled)
+        if settled is None:
+            client.send(reply)
+        else:
+            settled.add_done_callback(lambda settled: self._settled(client, reply, settled))
+
+    def _settled(self, client: Client, reply: GridReply, settled: asyncio.Future[None]) -> None:
+        if settled.cancelled():
+            return
+        error = settled.exception()
+        client.send(reply if error is None else _refused(reply.request, error))
 
     async def _in_turn(self, client: Client, request: GridCall) -> None:
         async with self._turns.setdefault(client, asyncio.Semaphore(_MOST_AT_ONCE)):
@@ -87,29 +117,26 @@ class GridRequests:
                 client.send(Refused(request.request, "MemberLostError", text))
                 return
             body, unsettled = await loop.run_in_executor(self._threads, service.perform_and_note, request.body)
-            if unsettled is not None and self._backed_up is not None:
-                await self._backed_up(*unsettled)
-        except GridError as error:
-            client.send(Refused(request.request, type(error).__name__, str(error)))
+            self._reply(client, GridReply(request.request, body, service.store), unsettled)
         except Exception as error:
-            logger.exception("an operation on a map or list failed")
-            client.send(Refused(request.request, "GridError", f"{type(error).__name__}: {error}"))
-        else:
-            client.send(GridReply(request.request, body, service.store))
+            client.send(_refused(request.request, error))
 
     def await_backups(self, client: Client, request: AwaitBackups) -> None:
         """Answer when all backups have what a process of this host has changed or read."""
-        self._tasks.start(self._await_backups(client, request))
-
-    async def _await_backups(self, client: Client, request: AwaitBackups) -> None:
         try:
-            if self._backed_up is not None:
-                await self._backed_up(request.environment, request.number)
+            settled = None if self._backed_up is None else self._backed_up(request.environment, request.number)
         except (GridError, IndexError) as error:
-            text = f"{error}; whether other members have what was changed is not known"
-            client.send(Refused(request.request, "MemberLostError", text))
+            client.send(_unknown(request, error))
         else:
-            client.send(Done(request.request))
+            if settled is None:
+                client.send(Done(request.request))
+            else:
+                settled.add_done_callback(lambda settled: self._awaited(client, request, settled))
+
+    def _awaited(self, client: Client, request: AwaitBackups, settled: asyncio.Future[None]) -> None:
+        if not settled.cancelled():
+            error = settled.exception()
+            client.send(Done(request.request) if error is None else _unknown(request, error))
 
     def _opened(self) -> GridService:
         if self._service is None:
@@ -122,3 +149,15 @@ class GridRequests:
             self._threads.shutdown()
         if self._service is not None:
             self._service.close()
+
+
+def _refused(request: int, error: BaseException) -> Refused:
+    if isinstance(error, GridError):
+        return Refused(request, type(error).__name__, str(error))
+    logger.error("an operation on a map or list failed", exc_info=error)
+    return Refused(request, "GridError", f"{type(error).__name__}: {error}")
+
+
+def _unknown(request: AwaitBackups, error: BaseException) -> Refused:
+    text = f"{error}; whether other members have what was changed is not known"
+    return Refused(request.request, "MemberLostError", text)

@@ -49,6 +49,7 @@ from shmjet.cluster.membership.peer_messages import (
     Bounced,
     ChangesTaken,
     ClientGone,
+    CompareSums,
     CopiedPartitions,
     CopyPartitions,
     ExecutionMessage,
@@ -554,9 +555,11 @@ class Member:
     def isolated(self, lost: tuple[Peer, ...]) -> None:
         """See `NetworkUser`."""
         assert self._member_loss is not None
+        assert self._keeper is not None
         self._member_loss.isolated(lost, self.address)
         for peer in lost:
             self._services.snapshot_keeper.member_gone(peer.uuid, f"this member has lost touch with {peer.address}")
+        self._keeper.look()
 
     def fenced(self, others: tuple[Peer, ...], why: str) -> None:
         """See `NetworkUser`."""
@@ -578,7 +581,9 @@ class Member:
                 self._forwarder.bounced(message)
             case ClientGone():
                 self._clients.forwarded_gone(sender, message)
-            case CopyPartitions() | CopiedPartitions() | ShipChanges() | AgreeOnTails() | ChangesTaken():
+            case (
+                CopyPartitions() | CopiedPartitions() | ShipChanges() | AgreeOnTails() | ChangesTaken() | CompareSums()
+            ):
                 assert self._keeper is not None
                 self._keeper.receive(sender, message)
             case (

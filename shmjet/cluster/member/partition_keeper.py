@@ -22,10 +22,12 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from shmjet.cluster.member.comparer import Comparer
 from shmjet.cluster.member.replicator import NoBackup, NotTaken, Replicator
 from shmjet.cluster.membership.peer_messages import (
     AgreeOnTails,
     ChangesTaken,
+    CompareSums,
     CopiedPartitions,
     CopyPartitions,
     ShipChanges,
@@ -63,6 +65,8 @@ class NetworkOfKeeper(Protocol):
 
     @property
     def table(self) -> PartitionTable | None: ...
+    @property
+    def is_cut_off(self) -> bool: ...
     def send(self, identity: str, message: object) -> None: ...
     def report(self, changes: Iterable[Change]) -> None: ...
     async def reach(self, identities: Sequence[str]) -> None: ...
@@ -115,6 +119,9 @@ class PartitionKeeper:
         """How many backups the store knows of for the open ones."""
         self._following = asyncio.Lock()
         self._replicator = Replicator(network, self._opened, self._copies_has, self._look_for_late)
+        self._comparer = Comparer(
+            network, self._replicator, self._opened, lambda: self._terms, lambda: self._rows, self._differs
+        )
 
     def _begin(self, me: str, epoch: int) -> None:
         self._now = me, epoch
@@ -130,6 +137,7 @@ class PartitionKeeper:
     def start(self) -> None:
         """Begin; needs the running loop."""
         self._tasks.start(self._run())
+        self._tasks.start(self._comparer.run())
         self.look()
 
     def look(self) -> None:
@@ -138,9 +146,9 @@ class PartitionKeeper:
         self._looked.set()
         self._tasks.start(self._look_at_backups())
 
-    async def backed_up(self, environment: int, number: int) -> None:
-        """Wait until all backups have what has been changed, see `Replicator.settled`."""
-        await self._replicator.settled(environment, number)
+    def backed_up(self, environment: int, number: int) -> asyncio.Future[None] | None:
+        """Return what is done when all backups have what has been changed, see `Replicator.settling`."""
+        return self._replicator.settling(environment, number)
 
     async def settled(self, patience: float) -> None:
         """Wait until all partitions are where they should be, or for so many seconds."""
@@ -180,6 +188,7 @@ class PartitionKeeper:
         """Let go of the store."""
         await self._tasks.cancel()
         await self._replicator.stop()
+        self._comparer.stop()
         self._thread.shutdown()
         if self._grid is not None:
             self._grid.close()
@@ -205,6 +214,8 @@ class PartitionKeeper:
     async def _follow(self) -> None:
         """Do what the table in force asks of this member."""
         table, me = self._network.table, self._me()
+        if table is None and self._open and self._network.is_cut_off:  # others may go on with what is open here
+            await self._close(set(self._open))
         if table is None or me not in table.members:
             if self._leaving:
                 self._free.set()
@@ -335,6 +346,11 @@ class PartitionKeeper:
             self._reported.difference_update((change.partition, change.uuid) for change in changes)
             self._network.report(changes)
 
+    def _differs(self, partition: int, uuid: str) -> None:
+        """Have a backup that is not what it should be made anew; it is waited for until the table shows it."""
+        self._reported.discard((partition, uuid))
+        self._network.report([Change(Event.STALE, partition, uuid)])
+
     async def _lead(self, table: PartitionTable, partitions: Collection[int]) -> None:
         """Open partitions; where this member begins to lead, with the same state as the backups that there are."""
         new = {partition for partition in partitions if partition not in self._terms}
@@ -459,6 +475,8 @@ class PartitionKeeper:
                 self._tasks.start(self._take(sender, message))
             case ShipChanges() | AgreeOnTails() | ChangesTaken():
                 self._replicator.receive(sender, message)
+            case CompareSums():
+                self._tasks.start(self._comparer.answer(sender, message))
             case CopiedPartitions() if message.number in self._answers:
                 answer = self._answers[message.number][1]
                 if not answer.done():

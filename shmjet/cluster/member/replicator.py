@@ -42,6 +42,10 @@ _LOOK_S = 0.5
 _PAUSE_S = 0.02
 _NO_BACKUP = "this member has no backup of a partition"
 
+SHORT_BYTES = 1 << 14
+"""Changes of more bytes are taken in a thread."""
+_REFUSED = (GridError, OSError, msgspec.MsgspecError)
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_piece = msgspec.msgpack.Decoder(Piece).decode
 _decode_sent = msgspec.msgpack.Decoder(list[Sent]).decode
@@ -95,8 +99,8 @@ class Replicator:
         self._threads = [ThreadPoolExecutor(1, thread_name_prefix=f"shmjet-{name}") for name in ("shipping", "replica")]
         self._made: tuple[Shipping, Replica] | None = None
         self._numbers = itertools.count(1)
-        self._answers: dict[int, tuple[str, asyncio.Future[ChangesTaken]]] = {}
-        self._feeds: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
+        self._answers: dict[int, tuple[str, asyncio.Future[ChangesTaken | None]]] = {}
+        self._feeds: dict[str, tuple[asyncio.Task[None], _News]] = {}
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._done: dict[tuple[str, type], ChangesTaken] = {}
         """By sender and kind: the answer to its last message."""
@@ -155,7 +159,7 @@ class Replicator:
             self._feeds.pop(member)[0].cancel()
             self.late.discard(member)
         for member in members - self._feeds.keys():
-            news = asyncio.Event()
+            news = _News()
             self._feeds[member] = asyncio.create_task(self._feed(member, news)), news
         self._progress()
 
@@ -164,23 +168,29 @@ class Replicator:
         self._parts()[0].count()
         self._progress()
 
-    async def settled(self, environment: int, number: int) -> None:
-        """Wait until all backups have the changes up to a number in an environment.
+    def settling(self, environment: int, number: int) -> asyncio.Future[None] | None:
+        """Return what is done when all backups have the changes up to a number in an environment; None if they have.
 
-        Raises:
-            PartitionMovedError: this member has lost its partitions; whether others have the changes is not known.
+        The future raises PartitionMovedError when this member has lost its partitions: whether others have the changes
+        is not known then.
         """
         if self._is_backed_up(environment, number):
-            return
+            return None
         if not self._feeds:
             self.count()
             if self._is_backed_up(environment, number):
-                return
+                return None
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((environment, number, done))
         for _, news in self._feeds.values():
             news.set()
-        await done
+        return done
+
+    async def settled(self, environment: int, number: int) -> None:
+        """Wait until all backups have the changes up to a number in an environment. Raises as `settling` says."""
+        done = self.settling(environment, number)
+        if done is not None:
+            await done
 
     async def drained(self, epoch: int) -> bool:
         """Wait until all backups have what has been changed so far; False if another table comes first."""
@@ -215,7 +225,7 @@ class Replicator:
                 left.append(waiting)
         self._waiting = left
 
-    async def _feed(self, member: str, news: asyncio.Event) -> None:
+    async def _feed(self, member: str, news: _News) -> None:
         """Send a member what it lacks, as long as it has a backup."""
         shipping, _ = self._parts()
         while True:
@@ -224,7 +234,7 @@ class Replicator:
                 batch = shipping.batch(member)  # short reads; a thread would take longer to be woken
                 self._progress()
                 if batch is None:
-                    await _wait(news, _LOOK_S)
+                    await news.wait(_LOOK_S)
                     continue
                 sent = await self._send(member, batch)
                 self.late.discard(member)
@@ -275,7 +285,7 @@ class Replicator:
                 if table is not None:
                     epoch = table.epoch
                     try:
-                        await self._ask(member, lambda number, epoch=epoch: ShipChanges(epoch, number, **message))  # type: ignore[misc]
+                        await self.ask(member, lambda number, epoch=epoch: ShipChanges(epoch, number, **message))  # type: ignore[misc]
                     except NotTaken as error:
                         logger.debug("a backup has not taken changes: %s", error)
                     else:
@@ -284,28 +294,34 @@ class Replicator:
         finally:
             timer.cancel()
 
-    async def _ask(self, member: str, make: Callable[[int], Any]) -> ChangesTaken:
+    async def ask(self, member: str, make: Callable[[int], Any]) -> ChangesTaken:
         """Have a member take something. Raises NotTaken if it refuses, or the table is another one meanwhile."""
         number = next(self._numbers)
         message = make(number)
-        answer: asyncio.Future[ChangesTaken] = asyncio.get_running_loop().create_future()
-        self._answers[number] = member, answer
         try:
-            while not answer.done():
-                self._network.send(member, message)
-                await asyncio.wait({answer}, timeout=_ASK_AGAIN_S)
+            while (taken := await self._ask_once(member, number, message)) is None:
                 table = self._network.table
-                if not answer.done():
-                    if table is None or table.epoch != message.epoch:
-                        raise NotTaken("the members have changed")
-                    with contextlib.suppress(OSError, TimeoutError):
-                        await asyncio.wait_for(self._network.reach([member]), _ASK_AGAIN_S)
-            taken = answer.result()
+                if table is None or table.epoch != message.epoch:
+                    raise NotTaken("the members have changed")
+                with contextlib.suppress(OSError, TimeoutError):
+                    await asyncio.wait_for(self._network.reach([member]), _ASK_AGAIN_S)
         finally:
             self._answers.pop(number, None)
         if taken.error:
             raise NoBackup(member) if taken.error == _NO_BACKUP else NotTaken(taken.error)
         return taken
+
+    async def _ask_once(self, member: str, number: int, message: Any) -> ChangesTaken | None:
+        """Send a message and return its answer; None where it does not come for a while."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[ChangesTaken | None] = loop.create_future()
+        self._answers[number] = member, answer
+        self._network.send(member, message)
+        timer = loop.call_later(_ASK_AGAIN_S, _give, answer, None)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
 
     # -- from primaries -----------------------------------------------------------------------------------------
 
@@ -314,41 +330,75 @@ class Replicator:
         match message:
             case ChangesTaken():
                 asked, answer = self._answers.get(message.number, ("", None))
-                if asked == sender and answer is not None and not answer.done():
-                    answer.set_result(message)
+                if asked == sender and answer is not None:
+                    _give(answer, message)
             case ShipChanges() | AgreeOnTails():
+                if isinstance(message, ShipChanges) and self._taken_at_once(sender, message):
+                    return
                 task = asyncio.create_task(self._take(sender, message))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
+    def _taken_at_once(self, sender: str, message: ShipChanges) -> bool:
+        """Take a few changes now if nothing has to be waited for, and say whether that was done.
+
+        A thread would take longer to be woken.
+        """
+        if self._tasks or self.taking.locked() or message.piece or len(message.sent) > SHORT_BYTES:
+            return False
+        done = self._done.get((sender, ShipChanges))
+        if done is not None and message.number <= done.number:
+            return False
+        try:
+            self._check(sender, message)
+            sent, replica = self._sent(message), self.replica
+            if not replica.takes_no_time(sent):
+                return False
+            replica.take(sender, message.backed_up, sent, message.moment)
+            error = ""
+        except _REFUSED as failure:
+            error = _text(failure)
+        self._answer(sender, message, ChangesTaken(message.number, error))
+        return True
+
+    def _answer(self, sender: str, message: ShipChanges | AgreeOnTails, answer: ChangesTaken) -> None:
+        self._done[sender, type(message)] = answer
+        self._network.send(sender, answer)
+
     async def _take(self, sender: str, message: ShipChanges | AgreeOnTails) -> None:
         async with self.taking:
-            key = sender, type(message)
-            done = self._done.get(key)
+            done = self._done.get((sender, type(message)))
             if done is not None and message.number < done.number:
                 return
             if done is None or message.number > done.number:
                 try:
                     tails = await self._take_now(sender, message)
                     done = ChangesTaken(message.number, "", tails)
-                except (GridError, OSError, msgspec.MsgspecError) as error:
-                    done = ChangesTaken(message.number, str(error) or type(error).__name__)
-                self._done[key] = done
-        self._network.send(sender, done)
+                except _REFUSED as error:
+                    done = ChangesTaken(message.number, _text(error))
+        self._answer(sender, message, done)
 
-    async def _take_now(self, sender: str, message: ShipChanges | AgreeOnTails) -> bytes:
+    def _check(self, sender: str, message: ShipChanges | AgreeOnTails) -> None:
         table = self._network.table
         if table is None or table.epoch != message.epoch or sender not in table.members:
             raise GridError("this member has another table of partitions")
+
+    def _sent(self, message: ShipChanges) -> list[Sent]:
+        """Return the changes of a message, which have to be of partitions that are here."""
+        sent = _decode_sent(message.sent)
+        if not all(self._has(group[0]) for record in sent for group in record.groups):
+            raise GridError(_NO_BACKUP)
+        return sent
+
+    async def _take_now(self, sender: str, message: ShipChanges | AgreeOnTails) -> bytes:
+        self._check(sender, message)
         if isinstance(message, AgreeOnTails):
             return await self._agree_as_backup(message)
         if message.piece:
             piece, copy = _decode_piece(message.piece), PartitionCopy(self._opened())
             await self._do(lambda: copy.take(piece), 1)
         if message.sent:
-            sent, replica = _decode_sent(message.sent), self.replica
-            if not all(self._has(group[0]) for record in sent for group in record.groups):
-                raise GridError(_NO_BACKUP)
+            sent, replica = self._sent(message), self.replica
             await self._do(lambda: replica.take(sender, message.backed_up, sent, message.moment), 1)
         return b""
 
@@ -370,7 +420,7 @@ class Replicator:
                 async with self.taking:
                     positions = self.replica.positions_of(some)
                     tails = _encode(self.replica.tails_of(some, ()))
-                taken = await self._ask(
+                taken = await self.ask(
                     member,
                     lambda number, some=some, at=positions, tails=tails: AgreeOnTails(epoch, number, some, at, tails),  # type: ignore[misc]
                 )
@@ -394,8 +444,41 @@ def _done(wait: asyncio.Future[None]) -> bool:
     return wait.done()
 
 
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
+def _give(future: asyncio.Future[Result], result: Result) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+class _News:
+    """What one task waits for, in one turn of the loop."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        """Let the task go on, now or when it comes to wait."""
+        self._is_set = True
+        if self._waiter is not None:
+            _give(self._waiter, None)
+
+    def clear(self) -> None:
+        """Take that the news are known."""
+        self._is_set = False
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for news, or so many seconds."""
+        if self._is_set:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(seconds, self.set)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            timer.cancel()

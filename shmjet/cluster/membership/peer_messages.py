@@ -392,8 +392,23 @@ class ForgetSnapshots(msgspec.Struct, frozen=True, tag=True, array_like=True):
     but: str = ""
 
 
+class CompareSums(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Comparer to comparer: say which maps and lists differ of a partition of which you are a backup.
+
+    For each environment `ends` has the number of the last record of the log about the partition, and of the last one of
+    all, behind which it was summed; `sums` has the fields of `shmjet.grid.partition_sums.Sum`.
+    """
+
+    epoch: int
+    number: int
+    partition: int
+    term: tuple[int, int]
+    ends: list[tuple[int, int]]
+    sums: list[tuple[int, str, int, int]]
+
+
 class ChangesTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to both: `error` is empty when it has been done, `tails` is what you lack."""
+    """The answer to these: `error` is empty when it has been done, `tails` is what you lack, or what differs."""
 
     number: int
     error: str
@@ -424,6 +439,6 @@ ExecutionMessage = (
     | PutFile
 )
 SnapshotMessage = AskFile | FilePiece | KeepSnapshot | SnapshotKept | AskSnapshots | SnapshotFiles | ForgetSnapshots
-KeeperMessage = CopyPartitions | CopiedPartitions | ShipChanges | AgreeOnTails | ChangesTaken
+KeeperMessage = CopyPartitions | CopiedPartitions | ShipChanges | AgreeOnTails | CompareSums | ChangesTaken
 RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
 PeerMessage = MembershipMessage | ExecutionMessage | RunMessage | RelayMessage | KeeperMessage | SnapshotMessage
