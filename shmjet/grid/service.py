@@ -14,6 +14,7 @@ from shmjet.core.map_config import config_of
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.change_log import unsettled
 from shmjet.grid.checks import check_operation
+from shmjet.grid.divided_table import DividedTable
 from shmjet.grid.errors import GridError
 from shmjet.grid.kept_results import OperationId
 from shmjet.grid.layout import PARTITION, name_of
@@ -133,15 +134,16 @@ class GridService:
             case Describe():
                 return opened.layout.partition_count, opened.layout.environments, opened.layout.maps
         check_operation(operation, opened.layout)
+        if opened.is_divided:
+            divided = opened.divided_table(operation.environment, operation.record)
+            divided.operation = asked
+            return self._perform_on_partitions(divided, operation)
         table = opened.table(operation.environment, operation.record)
         table.operation = asked
-        if opened.is_divided:
-            return self._perform_on_partitions(opened, table, operation)
         return self._perform_on(table, operation)
 
-    def _perform_on_partitions(self, opened: Opened, table: Table, operation: Any) -> Any:
+    def _perform_on_partitions(self, divided: DividedTable, operation: Any) -> Any:
         """Perform an operation where the store is divided among members."""
-        divided = opened.divided_table(operation.environment, operation.record)
         match operation:
             case Counts():
                 return divided.counts()
@@ -156,8 +158,8 @@ class GridService:
                 page, last = divided.read_home_page(low, high, step=step, limit=limit, skip=skip)
                 return PageRead(page.values, page.has_blobs, last, page.store, page.has_ends)
             case ReadLog():
-                return table.read_log(operation.number)
-        return self._perform_on(table, operation)
+                return divided.read_log(operation.number)
+        return self._perform_on(divided, operation)
 
     def _perform_on(self, table: Table, operation: Any) -> Any:
         match operation:

@@ -49,6 +49,8 @@ from shmjet.grid.table import Table
 from shmjet.grid.times import Uses
 from shmjet.host.process_limits import lack_text
 
+_MOST_TABLES = 1024
+"""Tables that are remembered: looking up the settings and the partition of a map takes as long as a short operation."""
 ENVIRONMENTS_OF_A_CLUSTER = 8
 """The same on all members, however many cores they have: clients go on with the store of another one."""
 
@@ -259,6 +261,7 @@ class Opened:
         ]
         if isinstance(self.blobs, DividedBlobs):
             self.blobs.environments = self._environments
+        self._tables: dict[tuple[int, bytes], Table] = {}
 
     @property
     def environments(self) -> list[Environment]:
@@ -270,12 +273,17 @@ class Opened:
 
     def table(self, index: int, key: bytes) -> Table:
         """Return one map or list in one environment."""
-        name = name_of(key)
-        is_map = key.startswith(MAP_RECORD)
-        rules = Rules(config_of(name, self.layout.maps) if is_map else PLAIN, self._bytes_of_files)
-        kind = DividedTable if self.is_divided else Table
-        label = f"{'map' if is_map else 'list'} {name!r}"
-        return kind(self._environments[index], key, label, self.blobs, rules, self)
+        known = self._tables.get((index, key))
+        if known is None:
+            name = name_of(key)
+            is_map = key.startswith(MAP_RECORD)
+            rules = Rules(config_of(name, self.layout.maps) if is_map else PLAIN, self._bytes_of_files)
+            kind = DividedTable if self.is_divided else Table
+            label = f"{'map' if is_map else 'list'} {name!r}"
+            if len(self._tables) >= _MOST_TABLES:
+                self._tables = {}
+            known = self._tables[index, key] = kind(self._environments[index], key, label, self.blobs, rules, self)
+        return known.twin()
 
     def divided_table(self, index: int, key: bytes) -> DividedTable:
         """Return one map or list in one environment of a store that is divided among members.

@@ -12,7 +12,7 @@ them name files is told by two functions. Must not know objects, nor what is don
 from __future__ import annotations
 
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shmjet.grid.bounded_table import TRANSACTION_ENTRIES, BoundedTable
 from shmjet.grid.change_log import Dropped, NewBlocks, Recorder
@@ -33,6 +33,9 @@ from shmjet.grid.layout import (
     Record,
 )
 from shmjet.grid.sweeping import EVENTS, garbage, sweep
+
+if TYPE_CHECKING:
+    from typing import Self
 
 TRANSACTION_BYTES = 1 << 20
 
@@ -63,6 +66,12 @@ class Table(BoundedTable):
 
     prefix = b""
     """The incarnation of the last write, empty before the first: good keys spare `write` building them anew."""
+
+    def twin(self) -> Self:
+        """Return another one that is asked for the same map or list, as this one was when it was made."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
 
     def prepare(self) -> bytes:
         """Return `prefix` before the first write; makes the record if there is none."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shmjet.cluster.client.connection import Connection, Endpoint
+from shmjet.cluster.client.direct_lines import Dial
 from shmjet.cluster.client.launch import StartingMember
 from shmjet.cluster.client.logs import LogReceiver
 from shmjet.cluster.protocol import Ping, Shutdown
@@ -100,6 +101,10 @@ class Backend(Protocol):
     def grid_folder(self) -> Path | None:
         """Where the maps and lists of the member can be opened directly; None where they cannot."""
 
+    @property
+    def dial(self) -> Dial | None:
+        """What connects to any member by its address, as another client; None where that is not done."""
+
     def check(self) -> None:
         """Raise MemberLostError if the member that ends with the instance is gone."""
 
@@ -126,6 +131,7 @@ class EmbeddedBackend:
 
     has_own_member = True
     most_inline = LARGE_CODE
+    dial: Dial | None = None
 
     def __init__(self, member: StartingMember, *, has_network: bool) -> None:
         self._starting = member
@@ -219,6 +225,11 @@ class RemoteBackend:
     def logs(self) -> LogReceiver | None:
         """Nothing comes by itself: members send what is asked for with each execution."""
         return None
+
+    @property
+    def dial(self) -> Dial | None:
+        """As the endpoint does."""
+        return self.endpoint.dial
 
     def check(self) -> None:
         """There is none."""

@@ -82,6 +82,13 @@ def _pass_on(take: Callable[[Any], None], late: Future[Any]) -> None:
         take(late.result())
 
 
+def refusal(reply: Refused) -> Exception:
+    """Return the error that a refusal names."""
+    kind: Any = getattr(errors, reply.error, getattr(grid_errors, reply.error, ShmjetError))
+    error: Exception = kind(reply.text)
+    return error
+
+
 @dataclass(frozen=True)
 class _Asked:
     """A request that has not been answered, and when it was sent first."""
@@ -172,8 +179,7 @@ class Connection:
         """
         reply = self.wait_for(self.post(make, fds), timeout, on_late)
         if isinstance(reply, Refused):
-            kind: Any = getattr(errors, reply.error, getattr(grid_errors, reply.error, ShmjetError))
-            raise kind(reply.text)
+            raise refusal(reply)
         return reply
 
     def wait_for(self, future: Future[Any], timeout: float | None, on_late: Callable[[Any], None] | None) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from shmjet.cluster.client.connection import PATIENCE_S, RECONNECT_S
 from shmjet.data.errors import AuthenticationError, ConfigError, MemberLostError, ShmjetError
+from shmjet.net.dial import Connection as Dialled
 from shmjet.net.dial import dial
 from shmjet.net.messages import TlsFiles
 
@@ -101,8 +102,16 @@ class RemoteEndpoint:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         return None
 
+    def dial(self, address: str) -> Opened:
+        """Connect to the member at an address, next to the one that this leads to; raises as `net.dial.dial`."""
+        opened = self._dialled(address)
+        return opened.socket, opened.leftover, opened.close
+
     def _dial(self, address: str) -> Opened:
-        opened = dial(address, cluster=self._cluster, secret=self._secret, tls=self._tls, timeout=self._timeout)
+        opened = self._dialled(address)
         self.address = opened.address
         self.learn([opened.address])
         return opened.socket, opened.leftover, opened.close
+
+    def _dialled(self, address: str) -> Dialled:
+        return dial(address, cluster=self._cluster, secret=self._secret, tls=self._tls, timeout=self._timeout)

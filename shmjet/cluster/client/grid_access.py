@@ -12,9 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shmjet.cluster.protocol import AwaitBackups, DescribePartitions, GridCall, GridReply, PartitionsReply
+from shmjet.cluster.client.connection import refusal
+from shmjet.cluster.client.direct_lines import Dial, DirectLines, LineLost
+from shmjet.cluster.protocol import (
+    AwaitBackups,
+    Describe,
+    DescribePartitions,
+    GridCall,
+    GridReply,
+    PartitionsReply,
+    Refused,
+)
 from shmjet.data.errors import ShmjetError
 from shmjet.grid import Grid
+from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.routed import RoutedGrid
 from shmjet.grid.routes import Owners
 
@@ -32,9 +43,11 @@ class GridAccess:
         folder: of the store; None where it may be another host's.
         ask: leads to the member.
         check: raises MemberLostError if the member that has the store is gone.
+        dial: connects to any member; None where all goes over the connection of `ask`.
     """
 
-    def __init__(self, folder: Path | None, ask: Ask, check: Callable[[], None]) -> None:
+    def __init__(self, folder: Path | None, ask: Ask, check: Callable[[], None], dial: Dial | None = None) -> None:
+        self._lines = None if dial is None else DirectLines(dial, self._addresses)
         self._folder = folder
         self._ask = ask
         self._check = check
@@ -67,9 +80,25 @@ class GridAccess:
     def ask(self, member: str, body: bytes) -> bytes:
         """See `shmjet.grid.routes.Carrier`."""
         self._check_open()
-        reply = self._ask(lambda number: GridCall(number, body, 0, False, member))
+
+        def make(number: int) -> GridCall:
+            return GridCall(number, body, 0, False, member)
+
+        reply = None
+        if member and self._lines is not None:
+            try:
+                reply = self._lines.ask(member, make)
+            except LineLost as error:  # asked again, under its number, wherever the partition is then
+                raise PartitionMovedError("the connection to the member was lost") from error
+            if isinstance(reply, Refused):  # a member that is cut off is asked no more: the others may have gone on
+                raise PartitionMovedError(reply.text) if reply.error == "MemberLostError" else refusal(reply)
+        if reply is None:
+            reply = self._ask(make)
         assert isinstance(reply, GridReply)
         return reply.body
+
+    def _addresses(self) -> dict[str, str]:
+        return {member.uuid: member.address for member in self._ask(Describe).members}
 
     def owners(self) -> Owners:
         """See `shmjet.grid.routes.Carrier`."""
@@ -108,5 +137,7 @@ class GridAccess:
         """Let go of what is open."""
         if self._grid is not None:
             self._grid.close()
+        if self._lines is not None:
+            self._lines.close()
         if self._here is not None:
             self._here.close()

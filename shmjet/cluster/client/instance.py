@@ -100,7 +100,7 @@ class JetInstance:
         """How often executions may have been lost, or news of them."""
         self._backend = home
         self._callbacks = CallbackRunner()
-        self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make), home.check)
+        self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make), home.check, home.dial)
         self._observers = Observers(
             lambda make: self._connection.ask(make), lambda make: self._connection.post(make), lambda: home.address
         )
