@@ -77,7 +77,8 @@ class SimulatedData:
 
     def lost(self, partitions: tuple[int, ...], node: Node) -> None:
         """Take that the proposer of a view has found that no member has some partitions."""
-        view = _view(node)
+        view = node.installed
+        assert view is not None
         for partition in partitions:
             for other in view.uuids:
                 if self._is_complete(other, partition, key_of(view)) and self._was_synced(other, partition, view):

@@ -40,6 +40,8 @@ class Node:
         self.held: list[MembershipMessage] = []
         self.gone_for_me: set[str] = set()
         self.epoch = 0
+        self.installed: View | None = None
+        """The last view that was looked at: the member may have left it since."""
         self.version: Version = (0, 0)
         self.uuid = ""
         """The identity at the time of the event that is looked at: it may have changed since."""
@@ -145,7 +147,7 @@ class Node:
         simulation = self.simulation
         if view.epoch <= self.epoch:
             simulation.broken(f"{self.address} goes from epoch {self.epoch} to {view.epoch}")
-        self.epoch = view.epoch
+        self.epoch, self.installed = view.epoch, view
         if view.find(self.uuid) is None:
             simulation.broken(f"{self.address} installs a view without itself")
         if len(set(view.uuids)) < len(view.uuids) or len({p.address for p in view.members}) < len(view.members):
