@@ -231,6 +231,13 @@ class ConnectInline(msgspec.Struct, frozen=True, tag=True, array_like=True):
     endpoint: str
 
 
+class TakeLine(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A member to another one: this connection is for messages between members from the answer on; see `OfferLine`."""
+
+    request: int
+    token: bytes
+
+
 Request = (
     Execute
     | CancelExecution
@@ -252,6 +259,7 @@ Request = (
     | TakeArena
     | ConnectEndpoint
     | ConnectInline
+    | TakeLine
     | LifecycleRequest
     | ObservableRequest
 )

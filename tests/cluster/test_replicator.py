@@ -52,6 +52,9 @@ class Network:
     def send(self, identity: str, message: object) -> None:
         self._wires.send(self._me, identity, message)
 
+    def doubt(self, identity: str) -> None:
+        pass
+
     async def reach(self, identities: Sequence[str]) -> None:
         await asyncio.sleep(0)
 

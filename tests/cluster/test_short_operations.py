@@ -98,6 +98,9 @@ class Network:
     def report(self, changes: object) -> None:
         pass
 
+    def doubt(self, identity: str) -> None:
+        pass
+
     async def reach(self, identities: Sequence[str]) -> None:
         pass
 
@@ -156,7 +159,7 @@ def test_a_member_that_is_cut_off_lets_nobody_use_its_partitions(tmp_path: Path)
     async def story() -> None:
         network = Network()
         network.table = PartitionTable.first(1, 4, [Holder("0", "a")], 1)
-        keeper = PartitionKeeper(network, tmp_path / "grid", lambda: "0")
+        keeper = PartitionKeeper(network, network, tmp_path / "grid", lambda: "0")
         with Grid.open(tmp_path / "grid") as grid:
             keeper.start()
             await until(lambda: len(open_ones(grid)) == 4)

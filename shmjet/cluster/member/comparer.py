@@ -71,8 +71,8 @@ class Comparer:
         self._backups = backups
         self._differs = differs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="shmjet-comparer")
-        self._asked: dict[str, int] = {}
-        """By sender, the number of what is compared for it, or was last."""
+        self._asked: dict[str, tuple[int, ChangesTaken | None]] = {}
+        """By sender, the number of what is compared for it, or was last, and the answer if there is one."""
 
     def stop(self) -> None:
         """Compare nothing more; what is under way was cancelled before."""
@@ -145,15 +145,19 @@ class Comparer:
 
     async def answer(self, sender: str, message: CompareSums) -> None:
         """Compare what a primary has with the backup that is here, and answer."""
-        if message.number <= self._asked.get(sender, 0):  # it comes again, and is being answered
+        number, answer = self._asked.get(sender, (0, None))
+        if message.number <= number:  # it comes again
+            if message.number == number and answer is not None:
+                self._network.send(sender, answer)
             return
-        self._asked[sender] = message.number
+        self._asked[sender] = message.number, None
         try:
             names = await self._compared(sender, message)
         except (GridError, OSError) as error:
             answer = ChangesTaken(message.number, str(error) or type(error).__name__)
         else:
             answer = ChangesTaken(message.number, "", _encode(names))
+        self._asked[sender] = message.number, answer
         self._network.send(sender, answer)
 
     async def _compared(self, sender: str, message: CompareSums) -> list[str]:

@@ -33,6 +33,7 @@ from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
 from shmjet.cluster.member.cluster_of_runs import ClusterOfRuns
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
+from shmjet.cluster.member.member_lines import MemberLines
 from shmjet.cluster.member.monitor_requests import MonitorRequests
 from shmjet.cluster.member.observables import Observables
 from shmjet.cluster.member.partition_keeper import PartitionKeeper
@@ -41,25 +42,21 @@ from shmjet.cluster.member.request_handlers import Scope, request_handlers
 from shmjet.cluster.membership.events import ViewInstalled
 from shmjet.cluster.membership.network import Network
 from shmjet.cluster.membership.peer_messages import (
-    AgreeOnTails,
     AskFile,
     AskReport,
     AskSnapshots,
     Backward,
     Bounced,
-    ChangesTaken,
     ClientGone,
-    CompareSums,
-    CopiedPartitions,
-    CopyPartitions,
     ExecutionMessage,
     FilePiece,
     ForgetSnapshots,
     Forward,
+    KeeperMessage,
     KeepSnapshot,
+    OfferLine,
     PartLogs,
     Report,
-    ShipChanges,
     SnapshotFiles,
     SnapshotKept,
 )
@@ -67,7 +64,7 @@ from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.processes.arenas import ArenaPool
 from shmjet.cluster.processes.worker_silence import WorkerSilence
 from shmjet.cluster.processes.workers import Child, ForkServerProcess, Workers
-from shmjet.cluster.protocol import Attach, Done, Execute, MembersAre, Refused, Shutdown
+from shmjet.cluster.protocol import Attach, Done, Execute, MembersAre, Refused, Shutdown, TakeLine
 from shmjet.cluster.requests.attachments import Attachments
 from shmjet.cluster.requests.client_connections import Clients, ForwardedClient, LocalClient
 from shmjet.cluster.requests.code_policy import NO_CODE, carries_code
@@ -198,7 +195,11 @@ class Member:
         count = settings.partition_count
         is_divided = network is not None
         Grid.create(self._grid_folder, count, environments=environments, maps=settings.maps, is_divided=is_divided)
-        self._keeper = None if network is None else PartitionKeeper(network, self._grid_folder, lambda: self.uuid)
+        self._lines: MemberLines | None = None
+        self._keeper: PartitionKeeper | None = None
+        if network is not None:
+            self._lines = self._made_lines(network)
+            self._keeper = PartitionKeeper(network, self._lines, self._grid_folder, lambda: self.uuid)
         self._grid = GridRequests(
             self._grid_folder,
             self._grid_trouble,
@@ -207,6 +208,19 @@ class Member:
             None if self._keeper is None else self._keeper.backed_up,
         )
         self._observables = Observables()
+
+    def _made_lines(self, network: Network) -> MemberLines:
+        settings = network.settings
+        secret = settings.secret if settings.tls is None else None
+        return MemberLines(network, lambda: self.uuid, settings.cluster_name, secret, self._keeper_message)
+
+    def _keeper_message(self, sender: str, message: Any, way: Callable[[object], None] | None = None) -> None:
+        assert self._keeper is not None
+        assert self._lines is not None
+        if isinstance(message, OfferLine):
+            self._lines.offered(sender, message)
+        elif isinstance(message, KeeperMessage):
+            self._keeper.receive(sender, message, way)
 
     def _make_jobs(self) -> None:
         """Make what coordinates jobs; with a storage their numbers go on where the last member ended."""
@@ -269,6 +283,7 @@ class Member:
             self._cluster_status,
             self._monitor,
             attach=self._attach,
+            take_line=self._take_line,
             shut_down=self._shut_down,
         )
 
@@ -378,6 +393,8 @@ class Member:
         self._grid.close()
         if self._keeper is not None:
             await self._keeper.stop()
+        if self._lines is not None:
+            await self._lines.stop()
         self.folder.remove()
         if self._storage_lock >= 0:
             os.close(self._storage_lock)
@@ -456,6 +473,12 @@ class Member:
         assert self._forwarder is not None
         self._forwarder.pass_to(member, client, request)
 
+    def _take_line(self, client: LocalClient, request: TakeLine) -> None:
+        if self._lines is None:
+            client.send(Refused(request.request, "ShmjetError", "this member has no others"))
+        else:
+            self._lines.request(client, request)
+
     def _attach(self, client: LocalClient, request: Attach) -> None:
         self._tasks.start(self._attach_when_forked(client, request.request))
 
@@ -528,6 +551,8 @@ class Member:
         self._jobs.view_changed(event.old, event.view, has_joined=bool(event.joined))
         if event.view.coordinator.uuid == self.uuid:
             self._jobs.look_after_snapshots()
+        assert self._lines is not None
+        self._lines.view_changed()
         self._keeper.look()
 
     def table_changed(self) -> None:
@@ -582,11 +607,6 @@ class Member:
             case ClientGone():
                 self._clients.forwarded_gone(sender, message)
             case (
-                CopyPartitions() | CopiedPartitions() | ShipChanges() | AgreeOnTails() | ChangesTaken() | CompareSums()
-            ):
-                assert self._keeper is not None
-                self._keeper.receive(sender, message)
-            case (
                 AskFile()
                 | FilePiece()
                 | KeepSnapshot()
@@ -598,6 +618,8 @@ class Member:
                 self._services.snapshot_keeper.receive(sender, message)
             case AskReport() | Report():
                 self._cluster_status.take(sender, message)
+            case _ if isinstance(message, KeeperMessage):
+                self._keeper_message(sender, message)
             case _:
                 self._execution_message(sender, message)
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from shmjet.cluster.member.comparer import Comparer
-from shmjet.cluster.member.replicator import NoBackup, NotTaken, Replicator
+from shmjet.cluster.member.replicator import NetworkOfReplicator, NoBackup, NotTaken, Replicator
 from shmjet.cluster.membership.peer_messages import (
     AgreeOnTails,
     ChangesTaken,
@@ -85,11 +85,14 @@ class PartitionKeeper:
 
     Args:
         network: of the member.
+        lines: that part of it which brings changes to backups.
         folder: of the store.
         me: gives the member's identity.
     """
 
-    def __init__(self, network: NetworkOfKeeper, folder: Path, me: Callable[[], str]) -> None:
+    def __init__(
+        self, network: NetworkOfKeeper, lines: NetworkOfReplicator, folder: Path, me: Callable[[], str]
+    ) -> None:
         self._network = network
         self._folder = folder
         self._me = me
@@ -118,7 +121,7 @@ class PartitionKeeper:
         self._counts: dict[int, int] = {}
         """How many backups the store knows of for the open ones."""
         self._following = asyncio.Lock()
-        self._replicator = Replicator(network, self._opened, self._copies_has, self._look_for_late)
+        self._replicator = Replicator(lines, self._opened, self._copies_has, self._look_for_late)
         self._comparer = Comparer(
             network, self._replicator, self._opened, lambda: self._terms, lambda: self._rows, self._differs
         )
@@ -468,13 +471,13 @@ class PartitionKeeper:
 
     # -- what others ask for ------------------------------------------------------------------------------------
 
-    def receive(self, sender: str, message: Any) -> None:
-        """Take what another keeper says."""
+    def receive(self, sender: str, message: Any, way: Callable[[object], None] | None = None) -> None:
+        """Take what another keeper says, and answer the way that it came, where that is known."""
         match message:
             case CopyPartitions():
                 self._tasks.start(self._take(sender, message))
             case ShipChanges() | AgreeOnTails() | ChangesTaken():
-                self._replicator.receive(sender, message)
+                self._replicator.receive(sender, message, way)
             case CompareSums():
                 self._tasks.start(self._comparer.answer(sender, message))
             case CopiedPartitions() if message.number in self._answers:

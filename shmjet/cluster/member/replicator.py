@@ -60,6 +60,7 @@ class NetworkOfReplicator(Protocol):
     @property
     def table(self) -> PartitionTable | None: ...
     def send(self, identity: str, message: object) -> None: ...
+    def doubt(self, identity: str) -> None: ...
     async def reach(self, identities: Sequence[str]) -> None: ...
 
 
@@ -102,6 +103,7 @@ class Replicator:
         self._answers: dict[int, tuple[str, asyncio.Future[ChangesTaken | None]]] = {}
         self._feeds: dict[str, tuple[asyncio.Task[None], _News]] = {}
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._ways: dict[str, Callable[[object], None] | None] = {}
         self._done: dict[tuple[str, type], ChangesTaken] = {}
         """By sender and kind: the answer to its last message."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -303,6 +305,7 @@ class Replicator:
                 table = self._network.table
                 if table is None or table.epoch != message.epoch:
                     raise NotTaken("the members have changed")
+                self._network.doubt(member)
                 with contextlib.suppress(OSError, TimeoutError):
                     await asyncio.wait_for(self._network.reach([member]), _ASK_AGAIN_S)
         finally:
@@ -325,8 +328,9 @@ class Replicator:
 
     # -- from primaries -----------------------------------------------------------------------------------------
 
-    def receive(self, sender: str, message: Any) -> None:
-        """Take what another replicator says."""
+    def receive(self, sender: str, message: Any, way: Callable[[object], None] | None = None) -> None:
+        """Take what another replicator says; it is answered the way that it came, where that is known."""
+        self._ways[sender] = way
         match message:
             case ChangesTaken():
                 asked, answer = self._answers.get(message.number, ("", None))
@@ -363,7 +367,11 @@ class Replicator:
 
     def _answer(self, sender: str, message: ShipChanges | AgreeOnTails, answer: ChangesTaken) -> None:
         self._done[sender, type(message)] = answer
-        self._network.send(sender, answer)
+        way = self._ways.get(sender)
+        if way is None:
+            self._network.send(sender, answer)
+        else:
+            way(answer)
 
     async def _take(self, sender: str, message: ShipChanges | AgreeOnTails) -> None:
         async with self.taking:

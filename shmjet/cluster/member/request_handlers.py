@@ -54,6 +54,7 @@ from shmjet.cluster.protocol import (
     Shutdown,
     StatusRequest,
     TakeArena,
+    TakeLine,
     Upload,
     Watch,
 )
@@ -107,6 +108,7 @@ def request_handlers(
     monitor: MonitorRequests,
     *,
     attach: Callable[..., None],
+    take_line: Callable[..., None],
     shut_down: Callable[..., None],
 ) -> Mapping[type, RequestHandler]:
     """Return the handler of each type of request.
@@ -123,6 +125,7 @@ def request_handlers(
         cluster_status: the reports about all members.
         monitor: serves the processes that monitor this member.
         attach: begins the monitoring of this member by a client.
+        take_line: takes the connection of another member for messages between members.
         shut_down: ends this member.
     """
     coordinator, member, host = Scope.COORDINATOR, Scope.MEMBER, Scope.HOST
@@ -152,6 +155,7 @@ def request_handlers(
         StatusRequest: RequestHandler(member, cluster_status.report_status),
         DumpAll: RequestHandler(member, cluster_status.dump),
         Ping: RequestHandler(member, _pong),
+        TakeLine: RequestHandler(member, take_line),
         Shutdown: RequestHandler(member, shut_down),
         Attach: RequestHandler(host, attach),
         Look: RequestHandler(host, monitor.list_executions),

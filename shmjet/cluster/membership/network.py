@@ -104,6 +104,11 @@ class Network:
         return None if self._restarting else self._link
 
     @property
+    def settings(self) -> NetworkSettings:
+        """Its settings."""
+        return self._settings
+
+    @property
     def link_pid(self) -> int:
         """The link's process id."""
         return 0 if self._link is None else self._link.pid

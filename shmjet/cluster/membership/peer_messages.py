@@ -407,6 +407,12 @@ class CompareSums(msgspec.Struct, frozen=True, tag=True, array_like=True):
     sums: list[tuple[int, str, int, int]]
 
 
+class OfferLine(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """I am about to connect to you for changes, and show this token; empty: please do so yourself."""
+
+    token: bytes
+
+
 class ChangesTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The answer to these: `error` is empty when it has been done, `tails` is what you lack, or what differs."""
 
@@ -439,6 +445,6 @@ ExecutionMessage = (
     | PutFile
 )
 SnapshotMessage = AskFile | FilePiece | KeepSnapshot | SnapshotKept | AskSnapshots | SnapshotFiles | ForgetSnapshots
-KeeperMessage = CopyPartitions | CopiedPartitions | ShipChanges | AgreeOnTails | CompareSums | ChangesTaken
+KeeperMessage = CopyPartitions | CopiedPartitions | ShipChanges | AgreeOnTails | CompareSums | OfferLine | ChangesTaken
 RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
 PeerMessage = MembershipMessage | ExecutionMessage | RunMessage | RelayMessage | KeeperMessage | SnapshotMessage

@@ -1,0 +1,210 @@
+"""Connections between members for changes of partitions, next to those of their links.
+
+A change goes to a backup and its answer back while a client waits. By way of the links that wakes four processes more
+than by a connection between the two members. So there is one: a member tells the other a secret over the links, which
+have proved who is who, connects as a client does, and shows the secret; of two members the one with the smaller
+identity does so. A line may break, or be silent, at any time: who gets no answer goes by the links. Connections with
+TLS stay with the links. Must not know what is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from shmjet.cluster.membership.peer_messages import OfferLine, PeerMessage
+from shmjet.cluster.membership.views import View
+from shmjet.cluster.partitions.table import PartitionTable
+from shmjet.cluster.protocol import Done, Refused, Reply, TakeLine
+from shmjet.cluster.requests.client_connections import LocalClient
+from shmjet.data.errors import ShmjetError
+from shmjet.ipc.background_tasks import BackgroundTasks
+from shmjet.ipc.channel import Channel, ChannelClosed
+from shmjet.ipc.loop_channel import LoopChannel
+from shmjet.net.dial import dial
+
+_DIAL_S = 2.0
+_AGAIN_S = 5.0
+"""When a line is tried again."""
+_TOKEN_BYTES = 16
+Way = Callable[[object], None]
+"""Sends a message to the member that something came from, the way that it came."""
+
+logger = logging.getLogger("shmjet.member")
+
+
+class NetworkOfLines(Protocol):
+    """The member's network."""
+
+    @property
+    def view(self) -> View | None: ...
+    @property
+    def table(self) -> PartitionTable | None: ...
+    def send(self, identity: str, message: object) -> None: ...
+    async def reach(self, identities: Sequence[str]) -> None: ...
+
+
+class MemberLines:
+    """See the module.
+
+    Args:
+        network: of the member.
+        me: gives its identity.
+        cluster, secret: with which clients connect to its members; None for the secret: there are no lines.
+        take: is given what comes by a line: the sender, the message, and the way back.
+    """
+
+    def __init__(
+        self,
+        network: NetworkOfLines,
+        me: Callable[[], str],
+        cluster: str,
+        secret: bytes | None,
+        take: Callable[[str, Any, Way], None],
+    ) -> None:
+        self._network = network
+        self._me = me
+        self._cluster = cluster
+        self._secret = secret
+        self._take = take
+        self._lines: dict[str, LoopChannel] = {}
+        self._offered: dict[bytes, str] = {}
+        """By secret, who has told it."""
+        self._dialling: set[str] = set()
+        self._tasks = BackgroundTasks()
+
+    @property
+    def table(self) -> PartitionTable | None:
+        """The table of partitions in force."""
+        return self._network.table
+
+    async def reach(self, identities: Sequence[str]) -> None:
+        """Wait until there are connections of the links to members."""
+        await self._network.reach(identities)
+
+    def send(self, identity: str, message: object) -> None:
+        """Send a message to a member of the view, by the line to it if there is one."""
+        line = self._lines.get(identity)
+        if line is not None:
+            line.send(message)
+            return
+        self._network.send(identity, message)
+        self._want(identity)
+
+    def _want(self, identity: str) -> None:
+        if self._secret is not None and identity not in self._dialling:
+            self._dialling.add(identity)
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._dialling.discard, identity)
+            if self._me() < identity:
+                self._tasks.start(self._make(identity))
+            else:
+                self._network.send(identity, OfferLine(b""))
+
+    def doubt(self, identity: str) -> None:
+        """Take that a member does not answer by its line: use it no more."""
+        line = self._lines.pop(identity, None)
+        if line is not None:
+            line.close()
+
+    def view_changed(self) -> None:
+        """Close the lines to members that are not in the view."""
+        view = self._network.view
+        for identity in list(self._lines):
+            if view is None or view.find(identity) is None:
+                self.doubt(identity)
+        self._offered = {token: who for token, who in self._offered.items() if view is not None and view.find(who)}
+
+    async def stop(self) -> None:
+        """Close all."""
+        await self._tasks.cancel()
+        for identity in list(self._lines):
+            self.doubt(identity)
+
+    # -- from here ----------------------------------------------------------------------------------------------
+
+    async def _make(self, identity: str) -> None:
+        try:
+            view = self._network.view
+            peer = None if view is None else view.find(identity)
+            if peer is None:
+                return
+            token = secrets.token_bytes(_TOKEN_BYTES)
+            self._network.send(identity, OfferLine(token))
+            sock = await asyncio.to_thread(self._dialled, peer.address, token)
+            view = self._network.view
+            if view is None or view.find(identity) is None or identity in self._lines:
+                sock.close()
+            else:
+                self._open(identity, sock)
+        except (OSError, ShmjetError) as error:
+            logger.debug("no line to a member: %s", error)
+
+    def _dialled(self, address: str, token: bytes) -> socket.socket:
+        """Return a connection that another member has taken for a line. Blocks."""
+        assert self._secret is not None
+        connection = dial(address, cluster=self._cluster, secret=self._secret, timeout=_DIAL_S)
+        sock = connection.socket
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(_DIAL_S), 0))
+            channel = Channel(sock, Reply)
+            channel.feed(connection.leftover)
+            channel.send(TakeLine(1, token))
+            while not isinstance(reply := channel.receive()[0], Done | Refused):
+                pass
+            if isinstance(reply, Refused):
+                raise ChannelClosed(reply.text)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    # -- to here ------------------------------------------------------------------------------------------------
+
+    def offered(self, sender: str, message: OfferLine) -> None:
+        """Take the secret that a member will show; without one it asks for a line."""
+        if not message.token:
+            if sender not in self._lines:
+                self._want(sender)
+            return
+        self._offered = {token: who for token, who in self._offered.items() if who != sender}
+        self._offered[message.token] = sender
+
+    def request(self, client: LocalClient, request: TakeLine) -> None:
+        """Take a client's connection for a line, if it shows a secret of a member of the view."""
+        identity = self._offered.pop(request.token, None)
+        view = self._network.view
+        if identity is None or view is None or view.find(identity) is None or not isinstance(client, LocalClient):
+            client.send(Refused(request.request, "AuthenticationError", "a line is for members only"))
+            return
+        client.send(Done(request.request))
+        sock = client.give_away()
+        if sock is not None:
+            self.doubt(identity)
+            self._open(identity, sock)
+
+    # -- both ---------------------------------------------------------------------------------------------------
+
+    def _open(self, identity: str, sock: socket.socket) -> None:
+        sock.setblocking(True)  # the channel says for each call whether it waits
+        line: LoopChannel
+
+        def received(message: Any, fds: list[int]) -> None:
+            for fd in fds:
+                os.close(fd)
+            view = self._network.view
+            if view is not None and view.find(identity) is not None:
+                self._take(identity, message, line.send)
+
+        def gone() -> None:
+            if self._lines.get(identity) is line:
+                del self._lines[identity]
+
+        line = LoopChannel(sock, PeerMessage, received, gone)
+        self._lines[identity] = line
+        line.open()
