@@ -23,6 +23,7 @@ def handlers(**given: Any) -> typing.Mapping[type, RequestHandler]:
         "cluster_status",
         "monitor",
         "attach",
+        "take_line",
         "shut_down",
     )
     return request_handlers(**{name: Mock() for name in names} | given)
