@@ -68,7 +68,7 @@ class Table(BoundedTable):
     """The incarnation of the last write, empty before the first: good keys spare `write` building them anew."""
 
     def twin(self) -> Self:
-        """Return another one that is asked for the same map or list, as this one was when it was made."""
+        """Return another table of the same map or list, as this table was when it was made."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         return made

@@ -107,7 +107,7 @@ def test_what_differs_is_found_by_name(stores: Stores, caplog: pytest.LogCapture
         replicators["1"].replica.begin(3, (2, 0), [0, 0])
         with pytest.raises(NotTaken, match="has changed meanwhile"):
             await here.compare(3, "1")
-        assert not await here.compare(COUNT, "1"), "it is led by nobody"
+        assert not await here.compare(COUNT, "1"), "no member leads it"
         for one in (here, there):
             one.stop()
         for replicator in replicators.values():

@@ -103,7 +103,7 @@ class RemoteEndpoint:
         return None
 
     def dial(self, address: str) -> Opened:
-        """Connect to the member at an address, next to the one that this leads to; raises as `net.dial.dial`."""
+        """Connect to the member at an address, whichever member this leads to; raises as `net.dial.dial`."""
         opened = self._dialled(address)
         return opened.socket, opened.leftover, opened.close
 
