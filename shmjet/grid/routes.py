@@ -17,6 +17,7 @@ from shmjet.grid.divided_table import DividedTable
 from shmjet.grid.errors import GridError, PartitionMovedError
 from shmjet.grid.kept_results import OperationId
 from shmjet.grid.layout import PARTITION
+from shmjet.grid.lease import holds
 from shmjet.grid.remote import Call, NumberedCalls, OneNumber, RemoteTable
 from shmjet.grid.store import Opened
 
@@ -124,7 +125,7 @@ class Routes:
         """
         if number is None and (here := self.here(member, environment, record_key)) is not None:
             return here
-        if self._store is not None and member == self.owners.here:
+        if self._store is not None and member == self.owners.here and self._is_leased():
             self._look()
             table = self._store.divided_table(environment, record_key)
             table.operation = number
@@ -135,7 +136,7 @@ class Routes:
 
     def here(self, member: str, environment: int, record_key: bytes) -> DividedTable | None:
         """Return a map or list in the store of this process, None where the member has another one."""
-        if self._store is None or member != self.owners.here:
+        if self._store is None or member != self.owners.here or not self._is_leased():
             return None
         self._look()
         key = environment, record_key
@@ -143,6 +144,10 @@ class Routes:
         if table is None:
             table = self._tables[key] = self._store.divided_table(environment, record_key)
         return table
+
+    def _is_leased(self) -> bool:
+        """Whether what is in the store counts; else the member is asked, when it moves again."""
+        return self._store is None or holds(self._store.environment(0).announced)
 
     def _look(self) -> None:
         if self._check is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from shmjet.core import MapConfig
 from shmjet.grid import Grid
+from shmjet.grid.commit_counters import TURNED
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.ownership import close_partitions, open_partitions
 from shmjet.grid.partition_copy import PartitionCopy
@@ -38,11 +39,17 @@ class Stores:
             Grid.create(folder / name, COUNT, environments=2, map_size=1 << 30, maps=CONFIGS, is_divided=True)
         self.services = {name: GridService(folder / name) for name in self.names}
         self.grids = {name: Grid.open(folder / name) for name in self.names}
+        for name in self.names:
+            self.lend(name, 1 << 62)
         self.primaries = [partition % members for partition in range(COUNT)]
         self.lineages = {partition: 100 + partition for partition in range(COUNT)}
         self._moving = threading.Lock()
         for place, name in enumerate(self.names):
             self.open(name, [partition for partition in range(COUNT) if self.primaries[partition] == place])
+
+    def lend(self, name: str, until: int) -> None:
+        """Have a member say when it turned last."""
+        self.grids[name].opened.environment(0).announced[TURNED] = until
 
     def close(self) -> None:
         for name in self.names:

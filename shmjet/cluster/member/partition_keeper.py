@@ -36,9 +36,11 @@ from shmjet.cluster.partitions.table import Change, Event, PartitionTable
 from shmjet.grid import Grid
 from shmjet.grid.change_log import ends
 from shmjet.grid.errors import GridError
+from shmjet.grid.lease import RENEW_S, Lease, holds
 from shmjet.grid.ownership import close_partitions, count_backups, open_partitions
 from shmjet.grid.partition_copy import PartitionCopy, Piece
 from shmjet.grid.replica import Term
+from shmjet.grid.times import now
 from shmjet.ipc.background_tasks import BackgroundTasks
 
 Result = TypeVar("Result")
@@ -121,6 +123,7 @@ class PartitionKeeper:
         self._counts: dict[int, int] = {}
         """How many backups the store knows of for the open ones."""
         self._following = asyncio.Lock()
+        self._lease: Lease | None = None
         self._replicator = Replicator(lines, self._opened, self._copies_has, self._look_for_late)
         self._comparer = Comparer(
             network, self._replicator, self._opened, lambda: self._terms, lambda: self._rows, self._differs
@@ -137,14 +140,37 @@ class PartitionKeeper:
         self._has_classes: set[str] = set()
         self._failures = 0
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether what is here counts: this member has not stood still, see `shmjet.grid.lease`."""
+        return self._lease is not None and holds(self._words())
+
+    def _words(self) -> memoryview:
+        words: memoryview = self._opened().environment(0).announced
+        return words
+
+    def _renew(self) -> None:
+        if self._lease is None:
+            self._lease = Lease(self._words())
+        table = self._network.table
+        self._lease.renew(now(), is_member=table is not None and self._me() in table.members)
+
+    async def _go_on_renewing(self) -> None:
+        while True:
+            self._renew()
+            await asyncio.sleep(RENEW_S)
+
     def start(self) -> None:
         """Begin; needs the running loop."""
+        self._tasks.start(self._go_on_renewing())
         self._tasks.start(self._run())
         self._tasks.start(self._comparer.run())
         self.look()
 
     def look(self) -> None:
         """Take that there is another table."""
+        if self._lease is not None:
+            self._renew()
         self._wake.set()
         self._looked.set()
         self._tasks.start(self._look_at_backups())
