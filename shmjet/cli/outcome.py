@@ -77,9 +77,19 @@ def interrupted() -> int:
     """Say so in one line, and see to it that the process ends soon, whatever its threads are doing."""
     # From here on nothing is left to do; another Ctrl-C must not show the traceback of a half-ended interpreter.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _count_as_handled()
     _end_soon()
     complain("interrupted")
     return Outcome.INTERRUPTED
+
+
+def _count_as_handled() -> None:
+    """Let the interpreter end with the status that it is given, and not by SIGINT.
+
+    It ends its process by SIGINT when the last source text that it ran was left by a `KeyboardInterrupt`, whatever has
+    been done about that since. Any import may run source text: `dataclass` and `namedtuple` write their methods.
+    """
+    exec("")
 
 
 @contextmanager

@@ -84,6 +84,13 @@ def test_ctrl_c_is_status_130_and_one_line_even_when_a_thread_does_not_end(
     assert (child.returncode, errors) == (130, "shmjet: interrupted\n")
 
 
+def test_ctrl_c_while_source_text_runs_is_status_130_and_one_line(shmjet: Shmjet, script: Path) -> None:
+    """Python would end such a process by SIGINT. Imports run source text: `dataclass` writes its methods."""
+    script.write_text("import shmjet.host.terminal_text\nexec('raise KeyboardInterrupt')\n")
+    answer = shmjet("run", script)
+    assert (answer.returncode, answer.stderr) == (130, "shmjet: interrupted\n")
+
+
 PIPELINE = """\
 import shmjet
 from shmjet.aggregate_ops import counting
