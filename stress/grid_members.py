@@ -25,6 +25,7 @@ from _stress import HANG_S, ROOT, Options, Tally, mark_processes, parse_options,
 sys.path.insert(0, str(ROOT))
 
 import shmjet
+from shmjet.core.grid_calls import journal_reader
 from tests.grid.linearisability import Operation, is_linearisable
 
 SECRET = "a secret of stress"
@@ -190,7 +191,7 @@ def look(tally: Tally, users: Users, jet: Any) -> None:
         tally.check(own == list(range(len(own))), f"a killed client's items: {own[:20]}")
     found = jet.get_map("journal").get("count")
     tally.check(found == count, f"{found} increments of {count}")
-    reader, events = jet.get_map("journal")._journal_reader("oldest"), []
+    reader, events = journal_reader(jet.get_map("journal"), "oldest"), []
     while some := reader.read():
         events += [event.new for event in some]
     tally.check(events == list(range(1, count + 1)), f"{len(events)} events of {count}")

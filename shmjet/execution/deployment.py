@@ -29,6 +29,7 @@ from shmjet.core.kept_services import hand_in_keep
 from shmjet.core.latency_policy import LatencyPolicy, set_policy
 from shmjet.core.ownership import hand_in
 from shmjet.core.processor import CommittingSupplier, StandIn
+from shmjet.core.saving import saves_at_end
 from shmjet.core.state_placement import StatePlacement, hand_in_placement
 from shmjet.core.wake_up import set_wake_up
 from shmjet.execution.assembly import Place, Wiring
@@ -148,7 +149,7 @@ class Deployment:
         """
         if self.steals or self._suppliers or self.snapshots is not None:
             return True
-        return any(processor._saves_at_end for processor in self._processors.values())
+        return any(saves_at_end(processor) for processor in self._processors.values())
 
     # -- making -------------------------------------------------------------------------------------------------
 

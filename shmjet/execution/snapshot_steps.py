@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmjet.core import ShmjetError
 from shmjet.core.processor import NotSavedError
+from shmjet.core.saving import capture, captures, saves_at_end
 from shmjet.data.marks import Barrier
 from shmjet.execution.lasting_pieces import NOTHING
 from shmjet.execution.snapshot_orders import Place, SnapshotOrders
@@ -134,7 +136,7 @@ class SnapshotSteps:
         tasklet = self._tasklet
         if tasklet.state not in (State.EMIT_DONE_ITEM, State.END):
             return
-        complete = not self._processor._saves_at_end
+        complete = not saves_at_end(self._processor)
         while not complete:  # it tells its position, which does not need what has been closed
             complete, entries = self._offer()
             self._final += entries
@@ -251,9 +253,9 @@ class SnapshotSteps:
 
     def _save_some(self, into: ProcessorEntries) -> bool:
         """Capture the state, or save for a slice; return whether the barrier may go on."""
-        if not self._processor._captures:
+        if not captures(self._processor):
             return self._save_slice(into)
-        if not self._tasklet.timed("_capture()", self._processor._capture):
+        if not self._tasklet.timed("_capture()", partial(capture, self._processor)):
             self._tasklet.poll()
             return False
         self._is_captured = True
@@ -389,7 +391,7 @@ class SnapshotSteps:
         tasklet = self._tasklet
         if self._resolved_id < self.saved_id:
             tasklet.state = State.WAIT_FOR_SNAPSHOT
-        elif self._processor._saves_at_end:
+        elif saves_at_end(self._processor):
             tasklet.state = State.SAVE_FINAL
             tasklet.note_progress()
         else:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from shmjet.core.context import ProcessorContext
 from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor
+from shmjet.core.saving import saves_at_end
 from shmjet.core.watermark import WatermarkCoalescer
 from shmjet.data.errors import BatchError, OutboxError, ProcessorError, locate
 from shmjet.data.marks import Watermark
@@ -174,7 +175,7 @@ class ModeRun:
             if self._moved:
                 self._snapshot_now_and_then(sum(self._expected))
         self._outbox.require_finished("complete()")
-        if self._mode.takes_snapshots and self._processor._saves_at_end:
+        if self._mode.takes_snapshots and saves_at_end(self._processor):
             self._save()
 
     def _until_true(self, name: str, callback: Callable[[], Any], *, may_leave_item: bool = False) -> None:

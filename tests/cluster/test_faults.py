@@ -360,20 +360,21 @@ def test_a_killed_member_fails_its_jobs_and_leaves_nothing(eventually: Callable[
 
 
 SCRIPT = """
-    import sys, time
+    import pathlib, sys
     import shmjet
     from shmjet import DAG, Processor
 
+    running = pathlib.Path(sys.argv[1])
+
     class Forever(Processor):
         def complete(self):
+            running.touch()
             return False
 
     jet = shmjet.new_instance(shmjet.JetConfig(cores=2))
     dag = DAG()
     dag.new_vertex("forever", Forever)
     execution = jet.new_job(dag).execute()
-    while execution.status is not shmjet.JobStatus.RUNNING:
-        time.sleep(0.01)
     print(jet.cluster.members[0].pid, jet.folder, flush=True)
     execution.result()
 """
@@ -386,9 +387,11 @@ def test_when_the_users_process_ends_everything_goes(
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, str(script), str(tmp_path / "running")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     pid, folder = process.stdout.readline().split()
+    eventually((tmp_path / "running").exists)
     family = [psutil.Process(int(pid)), *psutil.Process(int(pid)).children(recursive=True)]
     assert len(family) >= 4
     process.send_signal(number)

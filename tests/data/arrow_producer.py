@@ -90,7 +90,7 @@ class Producer:
         field: Any = dict(structure._fields_)["release"]
         return self._keep(field(release))
 
-    def _children(self, kind: Any, children: list[Any]) -> Any:
+    def children_of(self, kind: Any, children: list[Any]) -> Any:
         if not children:
             return None
         pointers = [ctypes.POINTER(kind)() if child is None else ctypes.pointer(child) for child in children]
@@ -101,7 +101,7 @@ class Producer:
         given: dict[str, Any] = {"n_children": len(children), "flags": 2, **fields}
         made = self._keep(Schema(format=code, name=name, release=self._release(Schema, "schema"), **given))
         if children:
-            made.children = self._children(Schema, list(children))
+            made.children = self.children_of(Schema, list(children))
         return made
 
     def array(self, length: int, buffers: list[Any], *children: Any, **fields: Any) -> Any:
@@ -114,7 +114,7 @@ class Producer:
         if places:
             made.buffers = self._keep((_POINTER * len(places))(*places))
         if children:
-            made.children = self._children(Array, list(children))
+            made.children = self.children_of(Array, list(children))
         return made
 
     def capsule(self, structure: Any, name: bytes) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import subprocess
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -102,8 +103,6 @@ def test_text_that_is_not_utf8_is_not_given_to_others() -> None:
 @examples(100)
 @given(st.lists(st.binary(max_size=12) | st.text(max_size=40).map(str.encode), max_size=12))
 def test_utf8_is_checked_as_python_does(pieces: list[bytes]) -> None:
-    from shmjet._native import _arrow
-
     text = Text.of(pieces or [b""])
     wrong = []
     for row, piece in enumerate(pieces):
@@ -111,7 +110,8 @@ def test_utf8_is_checked_as_python_does(pieces: list[bytes]) -> None:
             piece.decode()
         except UnicodeDecodeError:
             wrong.append(row)
-    assert _arrow.wrong_utf8(text.offsets, text.data) == (wrong[0] if wrong else -1)
+    with pytest.raises(BatchError, match=rf"not valid UTF-8 in row {wrong[0]}\b") if wrong else nullcontext():
+        Batch.from_arrow(Batch({"x": Text(text.offsets, text.data)}))
 
 
 def test_dates_beyond_arrows_are_an_error() -> None:

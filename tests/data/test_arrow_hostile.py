@@ -140,7 +140,7 @@ def test_a_type_without_end_is_refused() -> None:
     p = Producer()
     loop = p.schema(b"+l", b"x")
     loop.n_children = 1
-    loop.children = p._children(Schema, [loop])
+    loop.children = p.children_of(Schema, [loop])
     with pytest.raises(BatchError, match="nested deeper than 64"):
         Batch.from_arrow(p.table(p.schema(b"+s", b"", loop), p.array(0, [None])))
 

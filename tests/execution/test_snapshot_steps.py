@@ -78,6 +78,12 @@ class Source(Recording):
         return self.ends
 
 
+class LastingSource(Source):
+    """Has state at its end, too."""
+
+    _saves_at_end = True
+
+
 class Sink(Recording):
     """Takes items while it may."""
 
@@ -97,10 +103,14 @@ class Manual:
     """A source and a sink on one worker, with orders by hand."""
 
     def __init__(
-        self, folder: Path, guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE, manifest: str = ""
+        self,
+        folder: Path,
+        guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE,
+        manifest: str = "",
+        source_class: type[Source] = Source,
     ) -> None:
         dag = DAG()
-        source, sink = dag.new_vertex("source", Source, 1), dag.new_vertex("sink", Sink, 1)
+        source, sink = dag.new_vertex("source", source_class, 1), dag.new_vertex("sink", Sink, 1)
         dag.edge(between(source, sink))
         self.folder = folder
         self.run = LocalRun(dag, 1, config=JobConfig(processing_guarantee=guarantee), manifest=manifest)
@@ -260,8 +270,7 @@ def test_source_that_completes_between_the_phases_waits_for_the_second(tmp_path:
 
 
 def test_ended_processor_is_reported_until_a_snapshot_with_it_is_valid(tmp_path: Path) -> None:
-    with Manual(tmp_path) as manual:
-        manual.source._saves_at_end = True
+    with Manual(tmp_path, source_class=LastingSource) as manual:
         manual.go_on()
         assert manual.end_source()[-1] == "source save"
         for snapshot_id, prepares, success in [(1, True, False), (2, False, True), (3, True, True)]:
@@ -451,14 +460,8 @@ class Capturing(Source):
         return self.calls == 0 and self.outbox.offer_to_snapshot("left", self.captured)
 
 
-@pytest.fixture
-def captures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "Source", Capturing)
-
-
-@pytest.mark.usefixtures("captures")
 def test_barrier_goes_on_when_state_is_captured_and_the_report_comes_when_it_is_saved(tmp_path: Path) -> None:
-    with Manual(tmp_path) as manual:
+    with Manual(tmp_path, source_class=Capturing) as manual:
         manual.source.calls = 10**6
         manual.run.step(3)
         called = manual.save(1)
@@ -481,10 +484,9 @@ def test_barrier_goes_on_when_state_is_captured_and_the_report_comes_when_it_is_
         assert manual.resolve(1) == ["source finish True", "sink finish True"]
 
 
-@pytest.mark.usefixtures("captures")
 @pytest.mark.parametrize("terminal", [False, True])
 def test_source_that_ends_while_it_is_saved_waits_for_phase_two(tmp_path: Path, terminal: bool) -> None:
-    with Manual(tmp_path) as manual:
+    with Manual(tmp_path, source_class=Capturing) as manual:
         manual.source.calls = 10**6
         manual.save(1, terminal=terminal)
         assert ("source complete" in manual.end_source()) is not terminal

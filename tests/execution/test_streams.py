@@ -7,6 +7,7 @@ import pytest
 from shmjet.core import DAG, AbstractProcessor, EdgeConfig, ShmjetError, Watermark, between, from_
 from shmjet.data.marks import DONE, Barrier
 from shmjet.execution.inbound_edge import InboundEdge, OrderedInboundEdge
+from shmjet.execution.outbound_edge import Outbound
 from shmjet.execution.tasklet import State
 from shmjet.ring.local_lane import LocalLane
 from tests.execution.harness import LocalRun
@@ -148,6 +149,15 @@ def sent(lane: LocalLane, late: object) -> None:
         lane.push_mark(late)  # type: ignore[arg-type]
 
 
+def sent_behind(edge: Outbound, late: object) -> None:
+    """Send what comes after the end of an edge."""
+    if isinstance(late, list):
+        edge.add(late)
+    else:
+        edge.add_mark(late)  # type: ignore[arg-type]
+    assert edge.flush()
+
+
 LATE = pytest.mark.parametrize(
     ("late", "what"),
     [([7, 8], "2 items, the first a int"), (Watermark(3), r"Watermark\(timestamp=3\)"), (DONE, "DONE")],
@@ -181,19 +191,19 @@ def test_what_comes_on_a_lane_long_after_its_end_is_refused(when: str, late: obj
     run = LocalRun(dag, 1)
     ended, other, sink = run.deployments[0].tasklets
     assert (ended.context.vertex_name, sink.context.vertex_name) == ("source", "sink")
-    lane = sink._edges[0]._lanes[0]
+    (outbound,), (inbound,) = ended.output.edges, sink.intake.edges
     while not ended.done:
         ended.call()
-    while sink._edges[0]._live[0]:
+    while inbound.export_state()["live"][0]:
         sink.call()
     if when == "while another is read":
-        sent(lane, late)
+        sent_behind(outbound, late)
     while not other.done:
         other.call()
     if when == "when all has been emitted":
         while sink.state is not State.EMIT_DONE_ITEM:
             sink.call()
-    sent(lane, late)
+    sent_behind(outbound, late)
     with pytest.raises(ShmjetError, match=f"edge .*source.*sink.*: producer 0 has ended, .*: {what}$"):
         for _ in range(100):
             sink.call()

@@ -13,6 +13,7 @@ import pytest
 from msgspec import Raw
 from msgspec.msgpack import encode
 
+from shmjet.core.grid_calls import journal_reader, put_once
 from shmjet.core.keys import partition_id
 from shmjet.data.errors import MemberLostError
 from shmjet.grid import GridError
@@ -31,7 +32,7 @@ from tests.grid.test_histories import KEYS, KINDS, do
 def replayed(there: Any) -> dict[Any, Any]:
     """Return what the whole journal of a map says that is there."""
     found: dict[Any, Any] = {}
-    for event in (event for some in iter(there._journal_reader("oldest").read, []) for event in some):
+    for event in (event for some in iter(journal_reader(there, "oldest").read, []) for event in some):
         assert event.kind != "lost"
         assert found.pop(event.key, None) == event.old
         if event.new is not None:
@@ -75,7 +76,7 @@ def test_every_operation_is_there_when_members_are_lost(
                 jet.put_all(more)
                 model.update(more)
             case 7:
-                jet._put_once({key: number, 1: None}, b"writer", number + 1)
+                put_once(jet, {key: number, 1: None}, b"writer", number + 1)
                 model[key] = number
                 model.pop(1, None)
             case 8 if number % 8 == 0:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from shmjet.core.grid_calls import journal_reader, put_once
 from shmjet.core.keys import partition_id
 from shmjet.data.errors import MemberLostError
 from shmjet.grid import GridError, routes
@@ -66,7 +67,7 @@ def test_every_operation_means_the_same_wherever_partitions_are(stores: Stores, 
                 jet.put_all(more)
                 model.update(more)
             case 7:
-                jet._put_once({key: number, 1: None}, b"writer", number + 1)
+                put_once(jet, {key: number, 1: None}, b"writer", number + 1)
                 model[key] = number
                 model.pop(1, None)
             case _:
@@ -80,7 +81,7 @@ def test_every_operation_means_the_same_wherever_partitions_are(stores: Stores, 
             assert len(items) == len(expected)
     assert dict(jet) == model
     if name == "journal":
-        events = list(iter(jet._journal_reader("oldest").read, []))
+        events = list(iter(journal_reader(jet, "oldest").read, []))
         replayed: dict[Any, Any] = {}
         for event in (event for some in events for event in some):
             assert event.kind != "lost"
@@ -169,7 +170,7 @@ def test_an_iteration_over_a_partition_that_is_lost_does_not_just_end(stores: St
 def test_a_journal_of_a_lost_member_does_not_just_go_on(stores: Stores) -> None:
     there = stores.grid().get_map("journal")
     there["a"] = 1
-    reader = there._journal_reader("oldest")
+    reader = journal_reader(there, "oldest")
     assert [event.new for event in reader.read()] == [1]
     stores.lose(partition_id("journal", COUNT), 2)
     with pytest.raises(MemberLostError, match="journal of map 'journal'"):

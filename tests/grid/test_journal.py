@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from shmjet.core import ConfigError, MapConfig
+from shmjet.core.grid_calls import journal_reader
 from shmjet.core.keys import partition_id
 from shmjet.grid import Grid, GridError, GridFullError, MapEvent
 from shmjet.grid.journal_reader import JournalReader
@@ -56,7 +57,7 @@ def either(request: pytest.FixtureRequest, folder: Path) -> Iterator[Any]:
 
 def all_of(jet: Any, reader: JournalReader | None = None) -> list[MapEvent]:
     """Return all events from the first one on, or what is new to a reader."""
-    reader = reader or jet._journal_reader("oldest")
+    reader = reader or journal_reader(jet, "oldest")
     events: list[MapEvent] = []
     while more := reader.read():
         events += more
@@ -192,7 +193,7 @@ def test_a_journal_read_from_its_start_is_the_map(folder: Path, operations: list
 
 def test_the_last_changes_are_kept_and_the_lost_ones_are_counted(either: Any) -> None:
     jet = either.get_map("small")
-    reader = jet._journal_reader("oldest")
+    reader = journal_reader(jet, "oldest")
     for number in range(10):
         jet["one key"] = number
     assert counted(all_of(jet)) == (10, 0)
@@ -210,7 +211,7 @@ def test_the_last_changes_are_kept_and_the_lost_ones_are_counted(either: Any) ->
 
 def test_a_reader_that_is_overtaken_in_the_middle_learns_the_number(either: Any) -> None:
     jet = either.get_map("small")
-    reader, events = jet._journal_reader("oldest"), []
+    reader, events = journal_reader(jet, "oldest"), []
     for number in range(100):
         jet[number % 7] = number
         if number % 25 == 20:
@@ -252,7 +253,7 @@ def test_files_stay_until_their_events_go(either: Any, folder: Path) -> None:
 def test_a_destroyed_map_ends_its_journal(either: Any) -> None:
     jet = either.get_map("j")
     jet["a"] = 1
-    reader, idle = jet._journal_reader("oldest"), jet._journal_reader("latest")
+    reader, idle = journal_reader(jet, "oldest"), journal_reader(jet, "latest")
     assert len(reader.read()) == 1
     jet.destroy()
     with pytest.raises(GridError, match="map 'j' was destroyed"):
@@ -266,23 +267,23 @@ def test_a_destroyed_map_ends_its_journal(either: Any) -> None:
 def test_positions_are_where_another_reader_goes_on(either: Any) -> None:
     jet = either.get_map("j")
     jet.put_all((key, 0) for key in range(5000))
-    first = jet._journal_reader("oldest")
+    first = journal_reader(jet, "oldest")
     seen = first.read()
     assert 0 < len(seen) < 5000
     jet.put_all((key, 1) for key in range(5000))
-    second = jet._journal_reader("oldest", positions=first.positions)
+    second = journal_reader(jet, "oldest", positions=first.positions)
     events = all_of(jet, second)
     assert counted(seen + events) == (10_000, 0)
     jet.destroy()
     jet["a"] = 1
     with pytest.raises(GridError, match="destroyed"):
-        all_of(jet, jet._journal_reader("oldest", positions=first.positions))
+        all_of(jet, journal_reader(jet, "oldest", positions=first.positions))
 
 
 def test_shares_of_a_journal_are_all_of_it(either: Any) -> None:
     jet = either.get_map("j")
     jet.put_all((key, key) for key in range(300))
-    shares = [all_of(jet, jet._journal_reader("oldest", (index, 3))) for index in range(3)]
+    shares = [all_of(jet, journal_reader(jet, "oldest", (index, 3))) for index in range(3)]
     assert sorted(event.key for share in shares for event in share) == list(range(300))
 
 

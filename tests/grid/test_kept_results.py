@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from shmjet.core import MapConfig
+from shmjet.core.grid_calls import extend_once
 from shmjet.grid import Grid, GridError, kept_results
 from shmjet.grid.layout import CLIENT_RECORD
 from shmjet.grid.remote import RemoteGrid
@@ -77,7 +78,7 @@ def test_each_operation_is_done_once_and_has_its_first_result(service: GridServi
                 items.extend(range(number % 5))
                 expected += range(number % 5)
             case _:
-                assert items._extend_once([number], b"w", number + 1)
+                assert extend_once(items, [number], b"w", number + 1)
                 expected.append(number)
     assert dict(jet) == model
     assert list(items) == expected

@@ -72,7 +72,7 @@ def test_the_tag_of_hashed_keys_is_no_tag_of_a_key() -> None:
 def test_an_entry_lies_where_the_page_says(grid: Grid) -> None:
     jet = grid.get_map("m")
     jet["jet"] = 5
-    table = jet._tables[keys.partition_id("jet") % 2]
+    table = grid.opened.parts_of(layout.record_key(layout.MAP_RECORD, "m"))[keys.partition_id("jet") % 2]
     with table.env.begin() as txn:
         record = txn.get(b"\0\0\0\0m" + b"m")
         assert record is not None

@@ -13,7 +13,7 @@ import lmdb
 import pytest
 
 from shmjet.grid import Grid, GridError, GridFullError
-from shmjet.grid.layout import Layout
+from shmjet.grid.layout import MAP_RECORD, Layout, record_key
 from shmjet.grid.scan import pages
 from tests.grid.conftest import FORK, in_processes, run_script
 
@@ -126,16 +126,20 @@ def _eventually(condition: Any, timeout: float = 60.0) -> bool:
     return True
 
 
+def stored_values(grid: Grid, name: str) -> list[bytes]:
+    """Return the values of a map as they are stored."""
+    tables = grid.opened.parts_of(record_key(MAP_RECORD, name))
+    return [value for table in tables for page in pages(table.env, table.record_key) for value in page.values]
+
+
 def test_a_killed_reader_does_not_keep_old_pages(folder: Path) -> None:
     reading, done = FORK.Pipe(duplex=False)
 
     def read() -> None:
-        with Grid.open(folder) as grid:
-            table = grid.get_map("m")._tables[0]
-            with table.env.begin() as txn:
-                txn.get(table.record_key)
-                done.send("reading")
-                signal.pause()
+        with Grid.open(folder) as grid, grid.opened.environment(0).begin() as txn:
+            txn.get(record_key(MAP_RECORD, "m"))
+            done.send("reading")
+            signal.pause()
 
     with Grid.open(folder) as grid:
         grid.get_map("m").put_all((i, "x" * 100) for i in range(5000))
@@ -149,7 +153,7 @@ def test_a_killed_reader_does_not_keep_old_pages(folder: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.join(60)
         process.close()
-        assert jet._tables[0].env.check_readers() == 1
+        assert grid.opened.environment(0).check_readers() == 1
         sizes = []
         for turn in range(12):
             jet.put_all((i, str(turn % 10) * 100) for i in range(5000))
@@ -168,8 +172,7 @@ def test_a_sweep_that_died_half_way_is_finished_later(grid: Grid, monkeypatch: p
     assert len(list((grid.folder / "blobs").iterdir())) == 5
     grid.after_worker_death()
     assert list((grid.folder / "blobs").iterdir()) == []
-    left = sum(len(page.values) for table in jet._tables for page in pages(table.env, table.record_key))
-    assert left == 0
+    assert stored_values(grid, "m") == []
 
 
 def test_a_grid_opened_before_a_fork_says_so_in_the_child_and_lives_on_in_the_parent(grid: Grid) -> None:
@@ -298,9 +301,7 @@ def test_instances_of_main_s_classes_are_read_by_their_owner_and_by_others(folde
 def test_the_class_of_main_is_stored_once_and_not_with_each_value(folder: Path) -> None:
     run_script(folder, DEFINE + "grid.get_map('m').put_all((i, Point(i)) for i in range(50))")
     with Grid.open(folder) as grid:
-        stored = [
-            value for t in grid.get_map("m")._tables for page in pages(t.env, t.record_key) for value in page.values
-        ]
+        stored = stored_values(grid, "m")
     assert len(stored) == 50
     assert max(map(len, stored)) < 150
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shmjet.core.keys import partition_id
 from shmjet.data.errors import MemberLostError
 from shmjet.grid import Grid, GridError
 from shmjet.grid.entries import BLOB_BLOCK, BLOCK_HEAD, COLUMNS_BLOCK
@@ -204,9 +205,10 @@ def test_a_block_of_an_unknown_kind_is_no_name_of_a_file(local: Grid, tmp_path: 
     body = pickle.dumps(["unpickled"])
     (tmp_path / "evil").write_bytes(struct.pack("<QQ", 1, len(body)) + body)
     items = local.get_list("l")
+    table = local.opened.table(partition_id("l") % 4, record_key(LIST_RECORD, "l"))
     for kind, said in ((0xDC, "the unknown kind 220"), (BLOB_BLOCK, "not the name of a stored value")):
         items.clear()
-        items._table.append([(1, BLOCK_HEAD.pack(kind, 1) + str(tmp_path / "evil").encode())], with_blobs=True)
+        table.append([(1, BLOCK_HEAD.pack(kind, 1) + str(tmp_path / "evil").encode())], with_blobs=True)
         with pytest.raises(GridError, match=said):
             list(items)
         with pytest.raises(GridError, match=said):

@@ -66,10 +66,11 @@ def test_descriptors_stay_with_their_messages(ends: tuple[Channel, Channel]) -> 
 def test_descriptors_that_nobody_took_are_closed(ends: tuple[Channel, Channel]) -> None:
     left, right = ends
     reader, writer = os.pipe()
-    left.send(Start(1), [writer])
-    left.send(Start(2))
+    left.send(Start(1))
+    left.send(Start(2), [writer])
     os.close(writer)
-    right._read(0)
+    assert right.receive() == (Start(1), [])
+    assert right.has_message, "the second one came with the first"
     right.close()
     assert os.read(reader, 1) == b""
     os.close(reader)

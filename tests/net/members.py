@@ -227,7 +227,8 @@ class ClusterRun:
         self._paused = options.get("paused", lambda _: False)
         seed = options.get("seed")
         self._random = None if seed is None else random.Random(seed)
-        self._barrier = 0
+        self.barrier_id = 0
+        """Of the last barrier that the sources emitted."""
         self.barriers: dict[tuple[str, int], list[int]] = defaultdict(list)
         self.steals = 0
         shape = describe(dag)
@@ -271,12 +272,12 @@ class ClusterRun:
 
     def _disturb(self, rng: random.Random) -> None:
         """Move a tasklet to another worker of its member, or have all sources that still run emit a barrier."""
-        if self._barrier == 0 or rng.random() < 0.1:
+        if self.barrier_id == 0 or rng.random() < 0.1:
             sources = [t for run in self.runs for t in run.tasklets if not t.intake.edges]
             if sources and all(t.state is not State.EMIT_DONE_ITEM for t in sources):
-                self._barrier += 1
+                self.barrier_id += 1
                 for tasklet in sources:
-                    tasklet.emit_mark(Barrier(self._barrier))
+                    tasklet.emit_mark(Barrier(self.barrier_id))
                     tasklet.runnable = True
         for run in self.runs:
             victim, thief = rng.sample(run.deployments, 2)

@@ -280,9 +280,9 @@ def test_tasklets_move_and_barriers_pass_while_lanes_cross_members(routing: str,
         assert got == Counter(dict.fromkeys(range(ITEMS), copies))
         assert run.steals > 0
         for (name, _), passed in run.barriers.items():
-            expected = list(range(1, run._barrier + 1))
+            expected = list(range(1, run.barrier_id + 1))
             assert passed == expected, name
-        assert run._barrier > 0
+        assert run.barrier_id > 0
         assert len(run.barriers) == 8  # every processor that has inputs
 
 

@@ -20,6 +20,7 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.job import JobConfig, ProcessingGuarantee
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import CommittingSupplier, Processor, ProcessorMetaSupplier
+from shmjet.core.saving import saves_at_end
 
 Entries = list[tuple[Any, Any]]
 
@@ -88,7 +89,7 @@ class Attempt:
         """Call `complete` once; at the end take the state of a source at its end."""
         processor = self.processors[index]
         if self.call(index, processor.complete):
-            self.ended[index] = self.save(index) if processor._saves_at_end else []
+            self.ended[index] = self.save(index) if saves_at_end(processor) else []
 
     def save(self, index: int) -> Entries:
         """Save one processor."""

@@ -16,6 +16,7 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.job import JobConfig, ProcessingGuarantee
 from shmjet.core.keys import partition_id
 from shmjet.core.outbox import Outbox
+from shmjet.core.saving import capture, captures
 from shmjet.core.state_placement import OwnRows, StatePlacement, hand_in_placement
 from shmjet.data.errors import BatchError
 from shmjet.data.marks import Watermark
@@ -121,11 +122,11 @@ class Stage:
         """Save all processors. Where state is captured, a processor goes on before it is saved; that output is lost."""
         entries: Entries = []
         for index, processor in enumerate(self.processors):
-            captures = processor._captures
-            while captures and not self.call(index, processor._capture):
+            is_captured = captures(processor)
+            while is_captured and not self.call(index, capture, processor):
                 pass
-            output = list(self.output) if captures else self.output
-            going_on = self._going_on(index) if captures else iter(())
+            output = list(self.output) if is_captured else self.output
+            going_on = self._going_on(index) if is_captured else iter(())
             outbox, is_complete = self.outboxes[index], False
             while not is_complete:
                 with suppress(BatchError):

@@ -15,6 +15,7 @@ import pytest
 from shmjet import Batch
 from shmjet.columns import count, first, list_, max_by, median, n_unique, sum_
 from shmjet.columns.stream_join_columns import JoinColumns
+from shmjet.core.saving import capture, captures
 from shmjet.core.state_placement import StatePlacement
 from shmjet.core.windows import SlidingWindow, SlidingWindowPolicy
 from shmjet.processors import group_by, hash_join_batches, sort_batches
@@ -68,8 +69,8 @@ def counted(output: list[Any]) -> Counter[Any]:
 def captured_and_saved(stage: Stage, others: list[tuple[int, list[Any]]]) -> Any:
     """Capture a processor; let it have others, list by list, while it is saved; return what was saved."""
     (processor,), (outbox,) = stage.processors, stage.outboxes
-    assert processor._captures
-    while not stage.call(0, processor._capture):
+    assert captures(processor)
+    while not stage.call(0, capture, processor):
         pass
     entries: list[Any] = []
     is_complete = False

@@ -9,6 +9,7 @@ import pytest
 
 from shmjet import Batch, processors
 from shmjet.core.processor import Processor, ProcessorSupplier
+from shmjet.core.saving import saves_at_end
 from shmjet.testing import verify_processor
 
 from .driving import Driver, processors_of
@@ -60,7 +61,7 @@ def test_peeking_at_snapshots_logs_each_entry(caplog: pytest.LogCaptureFixture) 
     assert sorted(driver.feed("abc").save()) == [("a", None), ("b", None), ("c", None)]
     assert sorted(messages(caplog)) == [f"Snapshot entry: {(letter, None)}" for letter in "abc"]
     assert driver.complete() == ["a", "b", "c"]
-    assert processors_of(processors.peek_snapshot(Final))[0]._saves_at_end
+    assert saves_at_end(processors_of(processors.peek_snapshot(Final))[0])
 
 
 class Known:

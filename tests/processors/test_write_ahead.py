@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shmjet import JobConfig, ProcessingGuarantee, processors
+from shmjet.core.grid_calls import extend_once, put_once
 from shmjet.core.inbox import Inbox
 from shmjet.grid import Grid
 from shmjet.processors.general.base import Supply
@@ -101,11 +102,11 @@ def test_large_items_leave_no_files_behind_when_they_are_written_again(grid: Gri
     large = b"x" * 5_000_000
     before = files()
     for _ in range(3):
-        grid.get_list("out")._extend_once([large], b"of the list", 1)
-        grid.get_map("map")._put_once({"key": large}, b"of the map", 1)
+        extend_once(grid.get_list("out"), [large], b"of the list", 1)
+        put_once(grid.get_map("map"), {"key": large}, b"of the map", 1)
     assert files() - before == 2
     assert list(grid.get_list("out")) == [large]
-    grid.get_map("map")._put_once({"key": None}, b"of the map", 2)
+    put_once(grid.get_map("map"), {"key": None}, b"of the map", 2)
     assert (files() - before, len(grid.get_map("map"))) == (1, 0)
 
 

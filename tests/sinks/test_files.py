@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 import shmjet
 from shmjet import Batch, JobFailedError, JobStatus, WorkerLostError, processors, sinks, sources
 from shmjet.pipeline.definitions import SinkDef, SourceDef
+from shmjet.processors.files.paths import Folder
 from shmjet.processors.files.row_text import RowEncoder
 from tests.examples import examples
 from tests.sources.running import collected, dag_of, read, run
@@ -275,16 +277,14 @@ def test_a_name_that_is_taken_by_a_folder_fails_the_job(jet: shmjet.JetInstance,
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_fails_the_job(jet: shmjet.JetInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = sinks.files(tmp_path)
-
-    class Full(type(sink.supplier._folder)):  # type: ignore[misc]
+    class Full(Folder):
         def open_new(self, name: str) -> Any:
             super().open_new(name).close()
             return open("/dev/full", "wb")
 
-    sink.supplier._folder.__class__ = Full
+    monkeypatch.setattr(sys.modules["shmjet.sinks.files"], "Folder", Full)
     with pytest.raises(JobFailedError, match="No space left"):
-        run(jet, sources.items(["x"]), sink)
+        run(jet, sources.items(["x"]), sinks.files(tmp_path))
 
 
 def test_a_folder_behind_a_url(jet: shmjet.JetInstance, tmp_path: Path, eventually: Any) -> None:

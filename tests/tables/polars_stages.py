@@ -46,7 +46,7 @@ class PolarsStage:
     def __init__(self, frame: polars.LazyFrame, plain: bool = False) -> None:
         self.frame, self.plain = frame, plain
 
-    def _then(self, frame: polars.LazyFrame) -> PolarsStage:
+    def then(self, frame: polars.LazyFrame) -> PolarsStage:
         return PolarsStage(frame, self.plain)
 
     @property
@@ -54,7 +54,7 @@ class PolarsStage:
         """Names of the columns."""
         return self.frame.collect_schema().names()
 
-    def _floats(self) -> frozenset[str]:
+    def floats(self) -> frozenset[str]:
         if self.plain:
             return frozenset()
         return frozenset(name for name, dtype in self.frame.collect_schema().items() if dtype.is_float())
@@ -65,7 +65,7 @@ class PolarsStage:
             return polars.lit(given)
         return self._translated(given)
 
-    def _is_float(self, expression: Expression) -> bool:
+    def is_float(self, expression: Expression) -> bool:
         if self.plain or not expression.names:
             return False
         return self.frame.select(self._translated(expression).alias("x")).collect_schema()["x"].is_float()
@@ -81,7 +81,7 @@ class PolarsStage:
         if name in _COMPARISONS:
             found = _INFIX[name](*of)
             for each in expression.of:
-                if self._is_float(each):
+                if self.is_float(each):
                     nan = self._translated(each).is_nan()
                     found = found | nan if name == "!=" else found & ~nan
             return found
@@ -135,18 +135,18 @@ class PolarsStage:
             for each in given
         ]
         chosen += [self._column(name, each) for name, each in named.items()]
-        return self._then(self.frame.select(chosen))
+        return self.then(self.frame.select(chosen))
 
     def with_columns(self, **named: Any) -> PolarsStage:
         """Further columns, or others in their places."""
-        return self._then(self.frame.with_columns([self._column(name, each) for name, each in named.items()]))
+        return self.then(self.frame.with_columns([self._column(name, each) for name, each in named.items()]))
 
     def _column(self, name: str, given: Any) -> polars.Expr:
         return self.expression(given).alias(name)
 
     def filter(self, expression: Expression) -> PolarsStage:
         """The rows where something is true."""
-        return self._then(self.frame.filter(self.expression(expression)))
+        return self.then(self.frame.filter(self.expression(expression)))
 
     def join(
         self,
@@ -160,16 +160,16 @@ class PolarsStage:
         """Rows with equal keys."""
         left, right = _listed(on or left_on), _listed(on or right_on)
         kind: Any = {"outer": "full"}.get(how, how)
-        if self.plain or not (self._floats() & set(left) or other._floats() & set(right)):
+        if self.plain or not (self.floats() & set(left) or other.floats() & set(right)):
             if how == "right":
                 swapped = other.frame.join(self.frame, left_on=right, right_on=left, how="left", coalesce=True)
                 names = dict(zip(right, left, strict=True))
                 columns = [*self.names, *(n for n in other.names if n not in right)]
-                return self._then(swapped.rename(names).select(columns))
+                return self.then(swapped.rename(names).select(columns))
             joined = self.frame.join(
                 other.frame, left_on=left, right_on=right, how=kind, coalesce=True if how in _WIDE else None
             )
-            return self._then(joined)
+            return self.then(joined)
         return self._joined_by_floats(other, left, right, how)
 
     def _joined_by_floats(self, other: PolarsStage, left: list[str], right: list[str], how: str) -> PolarsStage:
@@ -179,7 +179,7 @@ class PolarsStage:
             keys = []
             for at, name in enumerate(names):
                 key = polars.col(name)
-                if name in stage._floats():
+                if name in stage.floats():
                     key = polars.when(key.is_nan()).then(None).otherwise(key + 0.0)
                 keys.append(key.alias(f"__key_{at}"))
             return stage.frame.with_columns(keys)
@@ -194,19 +194,19 @@ class PolarsStage:
             joined = hidden(self, left).join(two, on=hidden_keys, how=kind, coalesce=True if how in _WIDE else None)
         rest = [name for name in other.names if name not in right]
         if how in ("semi", "anti"):
-            return self._then(joined.select(self.names))
+            return self.then(joined.select(self.names))
         if how in ("right", "outer"):
             joined = joined.with_columns(
                 polars.coalesce(name, f"__right_{theirs}").alias(name) for name, theirs in zip(left, right, strict=True)
             )
-        return self._then(joined.select(*self.names, *rest))
+        return self.then(joined.select(*self.names, *rest))
 
     def sort(self, *names: str, descending: bool | Sequence[bool] = False, nulls_first: bool = False) -> PolarsStage:
         """All rows in order."""
         ways = [descending] * len(names) if isinstance(descending, bool) else list(descending)
         keys: list[polars.Expr] = []
         flags: list[bool] = []
-        floats = self._floats()
+        floats = self.floats()
         for name, way in zip(names, ways, strict=True):
             key = polars.col(name)
             keys.append(key.is_null())
@@ -218,20 +218,20 @@ class PolarsStage:
             keys.append(key)
             flags.append(way)
         if self.plain:
-            return self._then(self.frame.sort(list(names), descending=ways, nulls_last=True))
-        return self._then(self.frame.sort(keys, descending=flags, nulls_last=True, maintain_order=True))
+            return self.then(self.frame.sort(list(names), descending=ways, nulls_last=True))
+        return self.then(self.frame.sort(keys, descending=flags, nulls_last=True, maintain_order=True))
 
     def distinct(self, *names: str) -> PolarsStage:
         """One row for each key."""
-        return self._then(self.frame.unique(list(names) or None))
+        return self.then(self.frame.unique(list(names) or None))
 
     def top(self, n: int, by: str) -> PolarsStage:
         """The first rows of the descending sort."""
-        return self._then(self.sort(by, descending=True).frame.head(n))
+        return self.then(self.sort(by, descending=True).frame.head(n))
 
     def union(self, *others: PolarsStage) -> PolarsStage:
         """The rows of all."""
-        return self._then(polars.concat([self.frame, *(other.frame.select(self.names) for other in others)]))
+        return self.then(polars.concat([self.frame, *(other.frame.select(self.names) for other in others)]))
 
     def group_by(self, *names: str) -> _Groups:
         """Groups of equal keys."""
@@ -250,8 +250,8 @@ class _Groups:
         stage = self._stage
         reduced = [self._reduced(each).alias(name) for name, each in aggregates.items()]
         if self._names:
-            return stage._then(stage.frame.group_by(list(self._names)).agg(reduced))
-        return stage._then(
+            return stage.then(stage.frame.group_by(list(self._names)).agg(reduced))
+        return stage.then(
             stage.frame.select(polars.len().alias("__n"), *reduced).filter(polars.col("__n") > 0).drop("__n")
         )
 
@@ -261,7 +261,7 @@ class _Groups:
         if name == "count" and given is None and not aggregate.column:
             return polars.len().cast(polars.Int64)
         value = stage.expression(given) if given is not None else polars.col(str(aggregate.column))
-        is_float = stage._is_float(given) if given is not None else aggregate.column in stage._floats()
+        is_float = stage.is_float(given) if given is not None else aggregate.column in stage.floats()
         if name in ("min", "max") and is_float:
             return _with_nan(value, name)
         kinds: dict[str, Callable[[], polars.Expr]] = {

@@ -21,6 +21,7 @@ from shmjet.core.processor import (
     SupplierLike,
     state_kind_of,
 )
+from shmjet.core.saving import captures, saves_at_end
 from shmjet.data.marks import Watermark
 
 Wrap = Callable[[Processor], Processor]
@@ -53,11 +54,11 @@ class WrappingProcessor(Processor):
 
     @property
     def _saves_at_end(self) -> bool:  # type: ignore[override]
-        return self.wrapped._saves_at_end
+        return saves_at_end(self.wrapped)
 
     @property
     def _captures(self) -> bool:  # type: ignore[override]
-        return self.wrapped._captures
+        return captures(self.wrapped)
 
     def time_facts(self) -> Sequence[Any]:
         """Pass on, where the other processor is a source with event time."""

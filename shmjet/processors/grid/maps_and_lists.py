@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from shmjet.core.grid_calls import extend_once
 from shmjet.core.ownership import owners_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorMetaSupplier
 from shmjet.data.errors import ProcessorError
@@ -168,7 +169,7 @@ class WriteListProcessor(WriteAheadProcessor):
 
     def write_once(self, items: list[Any], marker: bytes, mark: int) -> None:
         """Append a list unless that is done."""
-        self._list._extend_once(items, marker, mark)
+        extend_once(self._list, items, marker, mark)
 
 
 def _is_entry(item: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from shmjet.core.dag import DAG
 from shmjet.core.edge import between
+from shmjet.core.grid_calls import put_once
 from shmjet.core.processor import ProcessorContext
 from shmjet.core.vertex import Vertex
 from shmjet.processors.general.base import Supply, TransformingProcessor
@@ -63,7 +64,7 @@ class WriteMergingProcessor(WriteAheadProcessor):
 
     def write_once(self, items: list[Any], marker: bytes, mark: int) -> None:
         """Merge a list unless that is done; what is done in some environments of the map is left out in these."""
-        self._map._put_once(self._new_values(items), marker, mark)
+        put_once(self._map, self._new_values(items), marker, mark)
 
     def _new_values(self, items: list[Any]) -> dict[Any, Any]:
         merge = self._merge_fn

@@ -10,6 +10,7 @@ from typing import Any
 
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.event_time import EventTimePolicy
+from shmjet.core.grid_calls import journal_reader
 from shmjet.core.processor import ProcessorContext
 from shmjet.processors.grid.writers import grid_of
 from shmjet.processors.time.timed_items import PartitionItems
@@ -37,7 +38,7 @@ class MapJournalProcessor(TimedSource):
         """Open the journal, and note where it ends now, if that is where to begin."""
         self._map = grid_of(context).get_map(self._name)
         self._share = context.global_index, context.total_parallelism
-        self._reader = self._map._journal_reader(self._start, self._share)
+        self._reader = journal_reader(self._map, self._start, self._share)
 
     def first_partitions(self) -> Sequence[Hashable]:
         """Return one source partition, or none if there is nothing for this processor to read."""
@@ -60,4 +61,4 @@ class MapJournalProcessor(TimedSource):
         """Take how far the processors have read, and go on there."""
         for key, (incarnation, sequences) in entries:
             self._saved[key.key[1]] = incarnation, dict(sequences)
-        self._reader = self._map._journal_reader(self._start, self._share, self._saved)
+        self._reader = journal_reader(self._map, self._start, self._share, self._saved)

@@ -204,8 +204,14 @@ def test_a_function_that_brings_nothing_is_called_after_growing_pauses(monkeypat
     assert processor.next_call == LONGEST_PAUSE
 
 
-def test_a_function_that_has_waited_itself_is_called_at_once() -> None:
-    driver = filled(lambda buffer: time.sleep(0.005))
+def test_a_function_that_has_waited_itself_is_called_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [10**9]
+    monkeypatch.setattr(built_stream, "monotonic_ns", lambda: now[0])
+
+    def wait(buffer: Any) -> None:
+        now[0] += 10**9
+
+    driver = filled(wait)
     driver.call(driver.processor.complete)
     assert driver.processor.next_call == 0.0
 

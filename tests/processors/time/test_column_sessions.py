@@ -213,7 +213,6 @@ def test_late_rows_go_to_their_ordinal_and_early_results_are_marked() -> None:
     assert isinstance(processor, EarlyColumnSessionsProcessor)
     feed(stage, batch_of([(0, 1, 1, 5), (30, 1, 1, 6)]), ("k",))
     processor.clock = lambda: float("inf")  # type: ignore[method-assign]
-    processor._due = 0.0
     while not stage.call(0, processor.try_process):
         pass
     mark(stage, 20)
