@@ -208,7 +208,7 @@ def eventually() -> Callable[[Callable[[], object]], None]:
 
 def _shares_a_fixture(request: pytest.FixtureRequest) -> bool:
     """Whether the test uses a fixture of ours that outlives it."""
-    definitions = request.node._fixtureinfo.name2fixturedefs
+    definitions = request.node._fixtureinfo.name2fixturedefs  # noqa: SLF001  # pytest has no public name
     return any(
         definition.scope != "function"
         for name, found in definitions.items()

@@ -189,14 +189,16 @@ def test_isolated_pairs_sources_and_sinks_stay() -> None:
     assert run.steals == 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_native_tables_of_megabytes_move_by_their_descriptors(seed: int) -> None:
-    keys = 100_000
+@pytest.mark.parametrize(
+    ("keys", "seed"), [*((100_000, seed) for seed in SEEDS), (400, 1)], ids=lambda value: str(value)
+)
+def test_native_tables_move_small_ones_whole_and_megabytes_by_their_descriptors(keys: int, seed: int) -> None:
     dag = DAG()
+    rows = keys // 100
 
     def batches(index: int, total: int) -> Iterator[Any]:
-        for start in range(0, keys, 1000):
-            yield Batch({"k": np.arange(start, start + 1000), "v": np.full(1000, index)})
+        for start in range(0, keys, rows):
+            yield Batch({"k": np.arange(start, start + rows), "v": np.full(rows, index)})
 
     source = dag.new_vertex("source", lambda: Emit(batches), 3)
     grouping = processors.group_by("k").agg(n=count(), total=sum_("v"))

@@ -72,7 +72,7 @@ class PoolExecutor(shmjet.PoolExecutor):
 
     @property
     def _executor_manager_thread(self) -> Any:
-        return self._engine._thread
+        return self._engine._thread  # noqa: SLF001  # which CPython's tests wait for, and the pool shows no one
 
 
 class PoolMixin:

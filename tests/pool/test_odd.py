@@ -20,8 +20,10 @@ import cloudpickle
 import pytest
 
 from shmjet import PoolExecutor
+from shmjet._native import Codec, Doorbell
 from shmjet.pool.layout import Layout
 from shmjet.pool.worker_handles import Forked, Server, WorkerHandle
+from shmjet.ring.arena import Arena
 from tests.odd import ODD, ExitsOnArrival, ExitsOnDeparture, NamelessKind, SlowToArrive, raise_odd, raise_odd_at
 from tests.pool.functions import touch_and_wait, wait_for_file
 from tests.stopping import stop
@@ -242,12 +244,17 @@ def test_a_worker_that_has_run_a_task_is_among_worker_pids(monkeypatch: pytest.M
 def test_a_signal_to_a_worker_that_is_being_forked_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
-    worker = WorkerHandle.__new__(WorkerHandle)
-    worker.pid, worker._signal, worker.killed_because = 0, None, None
+    layout = Layout(1)
+    arena = Arena.create(layout.size, label="pool")
+    bell = Doorbell(arena.memory, 0)
+    worker = WorkerHandle(0, 1, arena, layout, Codec(), bell)
     worker.kill(signal.SIGTERM)
     assert sent == []
     worker.forked_as(7)
     assert sent == [(7, signal.SIGTERM)]
+    worker.close()
+    bell.close()
+    arena.close()
 
 
 def test_an_initializer_that_hangs_is_ended_by_task_timeout() -> None:

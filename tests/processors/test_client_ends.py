@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import sys
 import threading
+import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,19 +88,24 @@ def test_an_end_that_cannot_be_opened_leaves_its_place_to_the_next() -> None:
     assert address.taken
 
 
-def test_results_end_while_the_interpreter_closes_their_descriptors(tmp_path: Path) -> None:
-    run = CollectedResults(str(tmp_path / "results"), Future())
+def test_results_end_while_the_interpreter_closes_their_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    finalizers: list[Callable[[], None]] = []
+    closed = []
 
     class Closing:
+        """A listener that the exit of the interpreter closes while it is asked."""
+
         def accept(self) -> Any:
-            run._open.listener = None
+            (finalize,) = finalizers
+            finalize()
             raise OSError(errno.EBADF, "Bad file descriptor")
 
         def close(self) -> None:
-            pass
+            closed.append(self)
 
-    assert run._open.listener is not None
-    run._open.listener.close()
-    run._open.listener = Closing()  # type: ignore[assignment]
+    monkeypatch.setattr(weakref, "finalize", lambda _, function: finalizers.append(function))
+    monkeypatch.setattr(sys.modules[CollectedResults.__module__], "listen_for_results", lambda _: Closing())
+    run = CollectedResults("results", Future())
     run.end()
+    assert len(closed) == 1
     run.close()

@@ -215,7 +215,8 @@ def test_wrong_arguments_are_refused_where_the_vertex_is_described() -> None:
         processors.group_by("k", schema={"k": object})
 
 
-def test_suppliers_and_small_tables_travel_and_large_tables_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suppliers_travel_and_processors_may_move() -> None:
+    """The engine moves their tables: `tests/execution/test_work_stealing.py`."""
     grouping: GroupBy = pickle.loads(pickle.dumps(processors.group_by("k").agg(n=count(), total=sum_("v"))))
     for supplier in (grouping, grouping.accumulate, grouping.combine):
         (processor,) = processors_of(pickle.loads(pickle.dumps(supplier)))
@@ -226,12 +227,6 @@ def test_suppliers_and_small_tables_travel_and_large_tables_stay(monkeypatch: py
     driver = Driver(processor)
     driver.feed([BATCH, {"k": "a", "v": 5}])
     assert processor.movable is None
-    outbox, context = processor.outbox, processor.context
-    del processor.outbox, processor.context, processor.emission  # what the engine leaves behind, as it does
-    moved = pickle.loads(pickle.dumps(processor))
-    driver = Driver(moved)
-    moved._groups, moved._gatherer = processor._groups, processor._gatherer  # init() made new ones
-    processor.outbox, processor.context = outbox, context
     assert by_key(driver.complete(), "k") == {
         ("a",): {"n": 3, "total": 6},
         ("b",): {"n": 1, "total": 2},
