@@ -10,6 +10,7 @@ The check costs well under a millisecond when nothing is left.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
@@ -214,8 +215,13 @@ def _shares_a_fixture(request: pytest.FixtureRequest) -> bool:
         for name, found in definitions.items()
         if not name.startswith("_")
         for definition in found[-1:]
-        if TESTS in Path(definition.func.__code__.co_filename).parents
+        if _is_ours(definition.func.__code__.co_filename)
     )
+
+
+@functools.cache
+def _is_ours(file: str) -> bool:
+    return TESTS in Path(file).parents
 
 
 def _descendants(pid: int) -> Iterator[int]:

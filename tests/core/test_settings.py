@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import fields
@@ -51,12 +52,13 @@ INSIDE: dict[type, dict[str, str]] = {
 
 @cache
 def attributes_read() -> frozenset[tuple[str, str]]:
-    """Return (of what, attribute) for all that the package reads: `self._config.cores` is (_config, cores)."""
+    """Return (of what, attribute) for all that files with a config read: `self._config.cores` is (_config, cores)."""
     found = set()
     for path in ROOT.rglob("*.py"):
-        if str(path.relative_to(ROOT)) in DESCRIBING:
+        text = path.read_text()
+        if str(path.relative_to(ROOT)) in DESCRIBING or not re.search(r"config\w*\.\w", text):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 owner = node.value
                 name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
