@@ -36,13 +36,12 @@ from shmjet.execution.plan import describe, make_plan
 from shmjet.execution.runnable import any_polls, due, earliest
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet, State
+from tests.waiting import until
 
 _SLEEPING = 128
 """Where in a doorbell stands whether its owner sleeps (`docs/formats/ring.md`)."""
 _MOST_IDLE = 100
-"""Rounds in which no item moves, though a process polls,"""
-_LONGEST_IDLE_S = 60.0
-"""and seconds, after which it counts as a deadlock."""
+"""Rounds in which no item moves, though a process polls, before the next ones are pauses apart."""
 
 
 class Sleeper:
@@ -176,7 +175,7 @@ class LocalRun:
             sleeper.close()
 
     def _run(self, most_rounds: int) -> LocalRun:
-        idle, since = 0, 0.0
+        idle = 0
         while left := self._left():
             self.rounds += 1
             assert self.rounds < most_rounds, "the job does not come to an end"
@@ -190,13 +189,13 @@ class LocalRun:
             progress = self._round_of_all(left) if self._call_all else self._round()
             told = self.between_rounds()
             idle = 0 if progress or told or self._wait_for_timer(left) else idle + 1
-            if idle == 1:
-                since = time.monotonic()
-            elif idle > _MOST_IDLE:  # a thread of a processor may have to run first
-                time.sleep(0.001)
-            over = idle >= _MOST_IDLE and time.monotonic() - since > _LONGEST_IDLE_S
-            stuck = over or not (told or self._call_all or self._anyone_awake())
-            assert not stuck, f"deadlock: {[(t.context.vertex_name, t.state.name) for t in self._left()]}"
+            assert told or self._call_all or self._anyone_awake(), self._deadlock()
+            if idle >= _MOST_IDLE:  # a thread of a processor has to run first
+                idle = 0
+                try:
+                    until(self._goes_on)
+                except AssertionError:
+                    raise AssertionError(self._deadlock()) from None
         for deployment in self.deployments:
             deployment.close_processors(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q")))
         return self
@@ -219,8 +218,18 @@ class LocalRun:
         if all(tasklet.due_ns in (0, NO_CALL_NS) for tasklet in tasklets):
             return False
         first = min(tasklet.due_ns for tasklet in tasklets if tasklet.due_ns)
-        time.sleep(max(first - time.perf_counter_ns(), 0) / 1e9)
+        until(lambda: time.perf_counter_ns() >= first, float("inf"))
         return True
+
+    def _goes_on(self) -> bool:
+        """Have another round; say whether an item moved in it, or nothing is left."""
+        self.rounds += 1
+        left = self._left()
+        moved = self._round_of_all(left) if self._call_all else self._round()
+        return self.between_rounds() or moved or not left
+
+    def _deadlock(self) -> str:
+        return f"deadlock: {[(t.context.vertex_name, t.state.name) for t in self._left()]}"
 
     def _left(self) -> list[ProcessorTasklet]:
         return [tasklet for deployment in self.deployments for tasklet in deployment.tasklets if not tasklet.done]
