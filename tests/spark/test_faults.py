@@ -21,6 +21,7 @@ from shmjet import ConfigError, JobFailedError, Pipeline, sinks
 from shmjet.spark import source as spark_source
 from shmjet.spark.settings import check_settings
 from tests.spark.conftest import Fed
+from tests.waiting import until_there
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
@@ -163,8 +164,7 @@ def test_a_slow_job_holds_spark_back(
     gate = tmp_path / "gate"
 
     def slow(batch: Any) -> dict[str, Any]:
-        while not gate.exists():
-            time.sleep(0.01)
+        until_there(gate)
         return {"sum": [int(batch["id"].sum())]}
 
     df = spark.range(0, 4_000_000, 1, 64)
