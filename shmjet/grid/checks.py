@@ -1,4 +1,4 @@
-"""Checks an operation of another host before it touches the store: could `RemoteGrid` have sent it?
+"""Checks an operation of another host before it touches the store: could a client have sent it?
 
 A stored value is read by the kind of its record: a map's as a msgpack entry, a list's as a block. So what writes must
 match the record that it names, and a key must stay inside the map or list: a key with a prefix of its own would reach

@@ -1,7 +1,7 @@
-"""Maps and lists that lie on another host: the same `IMap` and `IList`, over operations that a transport carries there.
+"""Tables and large values that lie on another member: the same methods, over operations that a transport carries there.
 
-Objects are encoded and decoded here, so the other side sees bytes only. Each operation costs a round trip; those on
-many entries (`put_all`, `get_all`, iteration, `extend`) go in pages of about a megabyte.
+The other side sees bytes only; `routed` makes maps and lists of them. Each operation costs a round trip; those on many
+entries (`put_all`, `get_all`, iteration, `extend`) go in pages of about a megabyte.
 """
 
 from __future__ import annotations
@@ -11,20 +11,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from shmjet.core.map_config import MapConfig, config_of
-from shmjet.grid.blobs import INLINE_LIMIT, BlobVanishedError
+from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.changes import Entry
 from shmjet.grid.divided_table import Count, PartitionsRead
-from shmjet.grid.entries import EntryCodec
-from shmjet.grid.ilist import IList
-from shmjet.grid.imap import IMap
-from shmjet.grid.journal import Listeners
 from shmjet.grid.kept_results import CLIENT_BYTES, OperationId
-from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
 from shmjet.grid.log import Piece
 from shmjet.grid.operations import (
     MOST_ENTRIES,
@@ -34,13 +28,10 @@ from shmjet.grid.operations import (
     BlockOf,
     Counts,
     DeleteBlobs,
-    Describe,
     Drop,
     DropPartitions,
     Find,
     FindAll,
-    KeepClass,
-    LoadClass,
     Numbered,
     PageRead,
     Pop,
@@ -55,7 +46,6 @@ from shmjet.grid.operations import (
     Write,
     WriteBlob,
 )
-from shmjet.grid.pickles import ObjectCodec
 from shmjet.grid.scan import FIRST_STEP, LAST_STEP, PAGE_ENTRIES, Page
 from shmjet.grid.table import Once
 from shmjet.grid.table_reads import Block
@@ -73,63 +63,6 @@ FRESH_NS = 50_000_000
 
 Result = TypeVar("Result")
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class RemoteGrid:
-    """The maps and lists of a cluster, seen from where they are not. Fulfils `shmjet.core.context.DataGrid`.
-
-    Args:
-        call: carries operations. Raises what the other side raised.
-    """
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._changes = NumberedCalls(call)
-        self._codec: EntryCodec | None = None
-        self._objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
-        self._environments = 0
-        self._listeners = Listeners()
-        self._maps: dict[str, MapConfig] = {}
-
-    def get_map(self, name: str) -> IMap[Any, Any]:
-        """Return the map `name`; raises as `Grid.get_map`."""
-        key, codec = record_key(MAP_RECORD, name), self._known()
-        tables: list[Any] = [RemoteTable(self._call, self._changes, index, key) for index in range(self._environments)]
-        return IMap(name, tables, codec, config_of(name, self._maps), self._listeners)
-
-    def get_list(self, name: str) -> IList[Any]:
-        """Return the list `name`; raises as `Grid.get_list`."""
-        key, codec = record_key(LIST_RECORD, name), self._known()
-        partition, _ = codec.key(name)
-        table: Any = RemoteTable(self._call, self._changes, partition % self._environments, key)
-        return IList(name, table, codec)
-
-    def end_listeners(self) -> None:
-        """End the listeners of maps got from here."""
-        self._listeners.close()
-
-    def close(self) -> None:
-        """End the listeners; nothing else is open."""
-        self.end_listeners()
-
-    def _known(self) -> EntryCodec:
-        """Ask what the store is like, the first time."""
-        if self._codec is None:
-            described = ask(self._call, Describe(), tuple[int, int, dict[str, MapConfig]])
-            partitions, self._environments, self._maps = described
-            blobs: Any = RemoteBlobs(self._call)
-            self._codec = EntryCodec(self._objects, blobs, partitions)
-        return self._codec
-
-    def forget(self) -> None:
-        """Take that another member may have the maps and lists now: it lacks the classes that were kept so far."""
-        self._objects.forget_kept()
-
-    def _load_class(self, class_id: str) -> bytes | None:
-        return ask(self._call, LoadClass(class_id), bytes | None)  # type: ignore[arg-type]
-
-    def _keep_class(self, class_id: str, data: bytes) -> None:
-        ask(self._call, KeepClass(class_id, data), None)
 
 
 class NumberedCalls:

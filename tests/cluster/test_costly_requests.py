@@ -25,10 +25,11 @@ from shmjet.grid import Grid, GridError
 from shmjet.grid.code_free import brings_pickles
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
 from shmjet.grid.operations import MOST_ENTRIES, DeleteBlobs, FindAll, PageRead, ReadPage, Write
-from shmjet.grid.remote import RemoteBlobs, RemoteGrid
+from shmjet.grid.remote import RemoteBlobs
 from shmjet.grid.scan import PAGE_BYTES
 from shmjet.grid.service import GridService
 from shmjet.ipc import loop_channel
+from tests.grid.remote_grid import RemoteGrid
 
 LARGE = "v" * 60_000
 MOST_ANSWERED = 4 * PAGE_BYTES

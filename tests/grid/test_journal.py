@@ -20,10 +20,10 @@ from shmjet.core.keys import partition_id
 from shmjet.grid import Grid, GridError, GridFullError, MapEvent
 from shmjet.grid.journal_reader import JournalReader
 from shmjet.grid.limits import is_due, shorten
-from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
 from tests.examples import examples
 from tests.grid.conftest import FORK, in_processes
+from tests.grid.remote_grid import RemoteGrid
 
 Eventually = Callable[..., None]
 

@@ -16,9 +16,9 @@ from shmjet.core import MapConfig
 from shmjet.core.grid_calls import extend_once
 from shmjet.grid import Grid, GridError, kept_results
 from shmjet.grid.layout import CLIENT_RECORD
-from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
 from tests.grid.linearisability import Operation, is_linearisable
+from tests.grid.remote_grid import RemoteGrid
 from tests.grid.test_histories import KEYS, KINDS, do
 
 CONFIGS = {"j*": MapConfig(journal_capacity=1 << 20), "l*": MapConfig(max_bytes=1 << 30, eviction="lru")}

@@ -18,10 +18,10 @@ from shmjet.grid import Grid, GridFullError
 from shmjet.grid.code_free import brings_pickles
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
 from shmjet.grid.operations import Replace, Swap
-from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
 from tests.examples import examples
 from tests.grid.conftest import in_processes
+from tests.grid.remote_grid import RemoteGrid
 
 SECOND = 10**9
 

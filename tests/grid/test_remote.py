@@ -29,9 +29,9 @@ from shmjet.grid.operations import (
     Swap,
     Write,
 )
-from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
 from shmjet.grid.times import Times, with_times
+from tests.grid.remote_grid import RemoteGrid
 
 
 class Point:
