@@ -12,9 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from shmjet.cluster.monitor import base, local
+from tests.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 Shmjet = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def _members_may_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have commands that run in this process wait for members of a machine that is busy with other tests."""
+    monkeypatch.setattr(base, "ANSWER_S", PATIENCE_S)
+    monkeypatch.setattr(local, "PATIENCE_S", PATIENCE_S)
 
 
 @pytest.fixture

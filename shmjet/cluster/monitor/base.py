@@ -38,12 +38,12 @@ class MonitoredMember(Protocol):
     def cores(self) -> list[int | None]:
         """The core of each worker, None for a worker that is not pinned."""
 
-    def ask(self, make: Callable[[int], Any], timeout: float = ANSWER_S) -> Any:
+    def ask(self, make: Callable[[int], Any], timeout: float | None = None) -> Any:
         """Send a request that any client may send, and return its reply.
 
         Args:
             make: makes the request from its number.
-            timeout: seconds.
+            timeout: seconds; None for `ANSWER_S`.
 
         Raises:
             ShmjetError: it is refused.

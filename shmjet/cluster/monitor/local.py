@@ -20,7 +20,7 @@ from typing import Any
 
 from shmjet._native import RING_HEADER
 from shmjet.cluster.folder import running_folders
-from shmjet.cluster.monitor.base import ANSWER_S
+from shmjet.cluster.monitor import base
 from shmjet.cluster.protocol import (
     ArenaTaken,
     Attach,
@@ -269,14 +269,14 @@ class AttachedMember:
         assert isinstance(reply, JobReply)
         return reply
 
-    def ask(self, make: Callable[[int], Any], timeout: float = ANSWER_S) -> Any:
+    def ask(self, make: Callable[[int], Any], timeout: float | None = None) -> Any:
         """Send a request that any client may send, and return its reply.
 
         Raises:
             ShmjetError: it is refused.
             MemberLostError: the member is gone, or has not answered within `timeout` seconds.
         """
-        self._sock.settimeout(timeout)
+        self._sock.settimeout(base.ANSWER_S if timeout is None else timeout)
         try:
             return self._ask(make)[0]
         finally:

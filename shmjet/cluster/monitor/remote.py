@@ -16,7 +16,7 @@ from typing import Any
 from shmjet.cluster.client.connection import Connection
 from shmjet.cluster.client.endpoint import RemoteEndpoint
 from shmjet.cluster.merged_metrics import part_of
-from shmjet.cluster.monitor.base import ANSWER_S
+from shmjet.cluster.monitor import base
 from shmjet.cluster.protocol import (
     Attached,
     CancelExecution,
@@ -87,14 +87,14 @@ class RemoteMonitor:
             found[dump.address] = {"address": dump.address, **known}
         return found
 
-    def ask(self, make: Callable[[int], Any], timeout: float = ANSWER_S) -> Any:
+    def ask(self, make: Callable[[int], Any], timeout: float | None = None) -> Any:
         """Send a request and return the reply.
 
         Raises:
             MemberLostError: no member answers.
         """
         try:
-            return self._connection.ask(make, timeout)
+            return self._connection.ask(make, base.ANSWER_S if timeout is None else timeout)
         except TimeoutError:
             raise MemberLostError(f"the member at {self.address} does not answer") from None
         except ShmjetError as error:
@@ -189,7 +189,7 @@ class RemoteMember:
         reply: JobReply = self._cluster.ask(lambda number: GetJob(number, job_id))
         return reply
 
-    def ask(self, make: Callable[[int], Any], timeout: float = ANSWER_S) -> Any:
+    def ask(self, make: Callable[[int], Any], timeout: float | None = None) -> Any:
         """Send a request that any client may send, and return its reply."""
         return self._cluster.ask(make, timeout)
 
