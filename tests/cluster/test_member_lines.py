@@ -149,3 +149,24 @@ def test_a_token_is_good_for_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         assert answers == [Done, Refused]
 
     tell(story, monkeypatch)
+
+
+def test_nothing_but_the_answer_is_sent_before_the_other_end_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(here: Member, _: Member) -> None:
+        here.lines.offered("b", OfferLine(b"x" * 16))
+        ours, theirs = socket.socketpair()
+        here.clients.add(theirs, is_here=False)
+        client = Channel(ours, Done | ChangesTaken)
+        client.send(TakeLine(1, b"x" * 16))
+        assert (await asyncio.to_thread(client.receive))[0] == Done(1)
+        here.lines.send("b", ChangesTaken(1, ""))
+        assert here.by_link == [ChangesTaken(1, "")]
+        client.send(OfferLine(b""))
+        client.send(ChangesTaken(-5, ""))
+        await until(lambda: here.by_line)
+        here.lines.send("b", ChangesTaken(2, ""))
+        assert (await asyncio.to_thread(client.receive))[0] == ChangesTaken(2, "")
+        assert here.by_link == [ChangesTaken(1, "")]
+        client.close()
+
+    tell(story, monkeypatch)

@@ -18,6 +18,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from shmjet.cluster.membership.peer_messages import OfferLine, PeerMessage
 from shmjet.cluster.membership.views import View
 from shmjet.cluster.partitions.table import PartitionTable
@@ -141,8 +143,8 @@ class MemberLines:
             if view is None or view.find(identity) is None or identity in self._lines:
                 sock.close()
             else:
-                self._open(identity, sock)
-        except (OSError, ShmjetError) as error:
+                self._open(identity, sock).send(OfferLine(b""))
+        except (OSError, ShmjetError, msgspec.DecodeError) as error:
             logger.debug("no line to a member: %s", error)
 
     def _dialled(self, address: str, token: bytes) -> socket.socket:
@@ -186,11 +188,12 @@ class MemberLines:
         sock = client.give_away()
         if sock is not None:
             self.doubt(identity)
-            self._open(identity, sock)
+            self._open(identity, sock, hears_first=True)
 
     # -- both ---------------------------------------------------------------------------------------------------
 
-    def _open(self, identity: str, sock: socket.socket) -> None:
+    def _open(self, identity: str, sock: socket.socket, *, hears_first: bool = False) -> LoopChannel:
+        """Return a line, which is used from now on, or when the other end has said that it is ready."""
         sock.setblocking(True)  # the channel says for each call whether it waits
         line: LoopChannel
 
@@ -198,7 +201,11 @@ class MemberLines:
             for fd in fds:
                 os.close(fd)
             view = self._network.view
-            if view is not None and view.find(identity) is not None:
+            if view is None or view.find(identity) is None:
+                return
+            if isinstance(message, OfferLine):
+                self._lines[identity] = line
+            else:
                 self._take(identity, message, line.send)
 
         def gone() -> None:
@@ -206,5 +213,7 @@ class MemberLines:
                 del self._lines[identity]
 
         line = LoopChannel(sock, PeerMessage, received, gone)
-        self._lines[identity] = line
+        if not hears_first:
+            self._lines[identity] = line
         line.open()
+        return line

@@ -408,7 +408,10 @@ class CompareSums(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class OfferLine(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """I am about to connect to you for changes, and show this token; empty: please do so yourself."""
+    """I am about to connect to you for changes, and show this token; empty: please do so yourself.
+
+    As the first message on such a connection it says that the member that has made it is ready.
+    """
 
     token: bytes
 
