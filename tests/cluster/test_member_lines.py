@@ -25,14 +25,14 @@ VIEW = View(1, (Peer("a", "there:a", 1), Peer("b", "there:b", 1)), (1, 1))
 class Member:
     """One of two members that hear each other."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, secret: bytes | None = b"secret") -> None:
         self.name = name
         self.view: View | None = VIEW
         self.table = None
         self.other: Member = self
         self.by_link: list[object] = []
         self.by_line: list[tuple[str, object]] = []
-        self.lines = MemberLines(self, lambda: self.name, "dev", b"secret", self._take)
+        self.lines = MemberLines(self, lambda: self.name, "dev", secret, self._take)
         self.clients = Clients(None, lambda client, request, _: self.lines.request(client, request), lambda _: None)
 
     def send(self, identity: str, message: object) -> None:
@@ -152,7 +152,9 @@ def test_a_token_is_good_for_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_but_the_answer_is_sent_before_the_other_end_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(here: Member, _: Member) -> None:
+    async def story(_: Member, other: Member) -> None:
+        here = Member("a", None)  # it makes none by itself
+        here.other = other
         here.lines.offered("b", OfferLine(b"x" * 16))
         ours, theirs = socket.socketpair()
         here.clients.add(theirs, is_here=False)
@@ -168,5 +170,7 @@ def test_nothing_but_the_answer_is_sent_before_the_other_end_is_ready(monkeypatc
         assert (await asyncio.to_thread(client.receive))[0] == ChangesTaken(2, "")
         assert here.by_link == [ChangesTaken(1, "")]
         client.close()
+        await here.lines.stop()
+        here.clients.close()
 
     tell(story, monkeypatch)

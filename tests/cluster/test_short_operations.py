@@ -140,6 +140,7 @@ def test_a_few_changes_are_taken_at_once_unless_there_is_more_to_be_done(store: 
         assert len(network.said) == 3, "in their order"
         await until(lambda: len(network.said) == 5)
         replicator.receive("of no view", ship(1, puts[1]))
+        await until(lambda: len(network.said) == 6)
         assert "another table" in network.said[5].error
         await replicator.stop()
 

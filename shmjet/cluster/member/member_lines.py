@@ -76,6 +76,8 @@ class MemberLines:
         self._secret = secret
         self._take = take
         self._lines: dict[str, LoopChannel] = {}
+        self._unready: dict[str, LoopChannel] = {}
+        """Lines whose other end has not said that it is ready."""
         self._offered: dict[bytes, str] = {}
         """By secret, who has told it."""
         self._dialling: set[str] = set()
@@ -110,14 +112,15 @@ class MemberLines:
 
     def doubt(self, identity: str) -> None:
         """Take that a member does not answer by its line: use it no more."""
-        line = self._lines.pop(identity, None)
-        if line is not None:
-            line.close()
+        for lines in (self._lines, self._unready):
+            line = lines.pop(identity, None)
+            if line is not None:
+                line.close()
 
     def view_changed(self) -> None:
         """Close the lines to members that are not in the view."""
         view = self._network.view
-        for identity in list(self._lines):
+        for identity in [*self._lines, *self._unready]:
             if view is None or view.find(identity) is None:
                 self.doubt(identity)
         self._offered = {token: who for token, who in self._offered.items() if view is not None and view.find(who)}
@@ -125,7 +128,7 @@ class MemberLines:
     async def stop(self) -> None:
         """Close all."""
         await self._tasks.cancel()
-        for identity in list(self._lines):
+        for identity in [*self._lines, *self._unready]:
             self.doubt(identity)
 
     # -- from here ----------------------------------------------------------------------------------------------
@@ -204,16 +207,17 @@ class MemberLines:
             if view is None or view.find(identity) is None:
                 return
             if isinstance(message, OfferLine):
-                self._lines[identity] = line
+                if self._unready.get(identity) is line:
+                    self._lines[identity] = self._unready.pop(identity)
             else:
                 self._take(identity, message, line.send)
 
         def gone() -> None:
-            if self._lines.get(identity) is line:
-                del self._lines[identity]
+            for lines in (self._lines, self._unready):
+                if lines.get(identity) is line:
+                    del lines[identity]
 
         line = LoopChannel(sock, PeerMessage, received, gone)
-        if not hears_first:
-            self._lines[identity] = line
+        (self._unready if hears_first else self._lines)[identity] = line
         line.open()
         return line
