@@ -81,6 +81,9 @@ class MemberLines:
         self._offered: dict[bytes, str] = {}
         """By secret, who has told it."""
         self._dialling: set[str] = set()
+        self._made: dict[str, socket.socket] = {}
+        """Connections that a thread has made, and that are not used yet."""
+        self._stopped = False
         self._tasks = BackgroundTasks()
 
     @property
@@ -127,7 +130,10 @@ class MemberLines:
 
     async def stop(self) -> None:
         """Close all."""
+        self._stopped = True
         await self._tasks.cancel()
+        for sock in self._made.values():
+            sock.close()
         for identity in [*self._lines, *self._unready]:
             self.doubt(identity)
 
@@ -141,7 +147,8 @@ class MemberLines:
                 return
             token = secrets.token_bytes(_TOKEN_BYTES)
             self._network.send(identity, OfferLine(token))
-            sock = await asyncio.to_thread(self._dialled, peer.address, token)
+            await asyncio.to_thread(self._dial, identity, peer.address, token)
+            sock = self._made.pop(identity)
             view = self._network.view
             if view is None or view.find(identity) is None or identity in self._lines:
                 sock.close()
@@ -150,8 +157,8 @@ class MemberLines:
         except (OSError, ShmjetError, msgspec.DecodeError) as error:
             logger.debug("no line to a member: %s", error)
 
-    def _dialled(self, address: str, token: bytes) -> socket.socket:
-        """Return a connection that another member has taken for a line. Blocks."""
+    def _dial(self, identity: str, address: str, token: bytes) -> None:
+        """Make a connection that another member takes for a line. Blocks."""
         assert self._secret is not None
         connection = dial(address, cluster=self._cluster, secret=self._secret, timeout=_DIAL_S)
         sock = connection.socket
@@ -164,10 +171,12 @@ class MemberLines:
                 pass
             if isinstance(reply, Refused):
                 raise ChannelClosed(reply.text)
+            if self._stopped:
+                raise ChannelClosed("this member ends")
         except BaseException:
             sock.close()
             raise
-        return sock
+        self._made[identity] = sock
 
     # -- to here ------------------------------------------------------------------------------------------------
 
