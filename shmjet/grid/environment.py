@@ -120,7 +120,7 @@ class Environment:
             if self._env is not None:
                 self._env.close()
                 self._env = None
-                self.announced = memoryview(bytearray(8 * NUMBERS)).cast("Q")  # lets go of the mapping
+            self.announced = memoryview(bytearray(8 * NUMBERS)).cast("Q")  # lets go of the mapping
 
     def forked(self) -> None:
         """Called in the child of a fork: what was opened belongs to the parent."""

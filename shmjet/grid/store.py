@@ -333,6 +333,7 @@ class Opened:
         return sorted(found)
 
     def close(self) -> None:
+        self._tables = {}
         for env in self._environments:
             env.close()
         if self.uses is not None:
