@@ -91,6 +91,13 @@ SHORT = [
     Run("snapshot", "CAPTURE MUT_CAPTURED", holds=False),
     Run("snapshot", "CAPTURE STEALS=1 MUT_MOVE", holds=False),
     Run("snapshot", "CAPTURE MUT_END", holds=False),
+    Run("copies", ""),
+    Run("copies", "MEMBERS=4 LOSSES=2"),
+    Run("copies", "MUT_FORGET", holds=False),
+    Run("copies", "LOSSES=2 MUT_FETCH", holds=False),
+    Run("copies", "MUT_END", holds=False),
+    Run("copies", "MUT_ALL", holds=False),
+    Run("copies", "MUT_WAIT", holds=False),
 ]
 LONG = [
     Run("ring", "CAP=4 BUFFER RECORDS=8"),
@@ -107,6 +114,7 @@ LONG = [
     Run("snapshot", "SNAPSHOTS=2 TERMINALS=1 FAILS=1 LOSSES=1"),
     Run("snapshot", "AT_LEAST_ONCE STEALS=1 LOSSES=1"),
     Run("snapshot", "CAPTURE STEALS=1 LOSSES=1 FAILS=1 CANCEL"),
+    Run("copies", "MEMBERS=4 LOSSES=3 SNAPSHOTS=6"),
 ]
 
 

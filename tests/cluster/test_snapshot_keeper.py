@@ -208,6 +208,29 @@ def test_a_snapshot_that_no_living_member_has_is_distrusted_by_name(
     run(members, story())
 
 
+def test_an_attempt_waits_for_the_manifest_that_the_one_before_is_still_writing(tmp_path: Path) -> None:
+    members = SimulatedMembers(tmp_path, HOSTS[:1])
+
+    async def story() -> None:
+        lineage, disk = members.coordinator.lineage(), asyncio.Event()
+        manifest, _ = members.snapshot(1, ["a"])
+
+        async def write() -> None:
+            await disk.wait()
+            lineage.write(manifest, None, prepared=True)
+
+        lineage.writes(write())
+        finding = asyncio.ensure_future(lineage.find())
+        await asyncio.sleep(0)
+        assert lineage.is_writing
+        assert not finding.done()
+        disk.set()
+        await finding
+        assert lineage.newest() == 1
+
+    run(members, story())
+
+
 def test_a_member_that_stands_still_is_waited_for_until_it_is_gone(tmp_path: Path) -> None:
     members = SimulatedMembers(tmp_path, HOSTS)
 
