@@ -51,7 +51,7 @@ inline begin() {                /* an attempt begins, from the newest snapshot o
         assert(newest >= visible);
         visible = newest;       /* a restored sink repeats phase two */
         for (k : newest + 1 .. SNAPSHOTS) { removed = removed | BIT(k) }
-        for (k : next .. SNAPSHOTS) { removed = removed & ~BIT(k) }     /* those that have not been begun yet */
+        for (k : next .. SNAPSHOTS) { removed = removed & ~BIT(k) }     /* snapshots that have not been begun yet */
         for (i : 0 .. MEMBERS - 1) {
 #ifndef MUT_END
             told[i] = 0;

@@ -327,6 +327,11 @@ class SnapshotStore:
             self.keep_only(name, version)
         return ExportedSnapshot(name=name, path=home / version / EXPORTED_MANIFEST, manifest=manifest)
 
+    def newest_version(self, name: str) -> str:
+        """Return the version of an exported snapshot that counts; empty when there is none."""
+        versions = [version for version in _listed(self._home(name)) if not version.startswith(_UNFINISHED)]
+        return max(versions, default="")
+
     def keep_only(self, name: str, version: str) -> None:
         """Remove all versions of an exported snapshot but one."""
         home = self._home(name)
@@ -340,11 +345,10 @@ class SnapshotStore:
         Raises:
             DamagedSnapshotError: there is one, and its manifest is damaged.
         """
-        home = self._home(name)
-        versions = [version for version in _listed(home) if not version.startswith(_UNFINISHED)]
-        if not versions:
+        version = self.newest_version(name)
+        if not version:
             return None
-        path = home / max(versions) / EXPORTED_MANIFEST
+        path = self._home(name) / version / EXPORTED_MANIFEST
         return ExportedSnapshot(name=name, path=path, manifest=read_manifest(path))
 
     def exported(self) -> list[ExportedSnapshot]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import shutil
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,31 @@ def test_exported_snapshots_are_on_all_members_and_begin_a_job_on_any(tmp_path: 
             await member.keeper.restore(LINEAGE, 0, "b", lacks[member.name])
             files = read_manifest(member.lineage().restored_from()).files()
             assert files <= member.files
+
+    run(members, story())
+
+
+def test_an_export_that_fails_leaves_the_one_before_on_all_members(tmp_path: Path) -> None:
+    members = SimulatedMembers(tmp_path, HOSTS)
+
+    async def story() -> None:
+        await members.take(1, ["a", "b", "c"])
+        await members.coordinator.lineage().export("x", 60.0)
+        await members.take(2, ["a", "b", "c"])
+        full = members.members["c"]
+        for version in list((tmp_path / "c" / "exported" / "x").iterdir()):
+            shutil.move(version, tmp_path / "aside")
+        (tmp_path / "c" / "exported" / "x").rmdir()
+        (tmp_path / "c" / "exported" / "x").touch()  # no folder can be made there
+        with pytest.raises(OSError, match=full.me.address):
+            await members.coordinator.lineage().export("x", 60.0)
+        second = members.members["b"].store
+        while len(list((second.root / "exported" / "x").iterdir())) > 1:  # the failed one goes
+            await asyncio.sleep(0)
+        found = second.find("x")
+        assert found is not None
+        assert found.manifest.snapshot_id == 1
+        assert [member.lineage().newest() for member in members.living] == [2, 2, 2]
 
     run(members, story())
 

@@ -118,7 +118,14 @@ class Lineage:
         assert self._keeper is not None
         export = None if name is None else Export(name=name, version=new_version())
         counts = prepared and self.takes_snapshots
-        await self._keeper.keep_on_others(self.name, manifest, holders, counts=counts, export=export, least_s=least_s)
+        try:
+            await self._keeper.keep_on_others(
+                self.name, manifest, holders, counts=counts, export=export, least_s=least_s
+            )
+        except BaseException:
+            if export is not None:  # what others have exported already goes, and the version before it stays
+                self._keeper.forget(exported_folder(export.name), but=self._all.newest_version(export.name))
+            raise
         return None if export is None else export.version
 
     def write(self, manifest: Manifest, name: str | None, *, prepared: bool, version: str | None = None) -> None:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -32,7 +33,7 @@ from shmjet.cluster.membership.peer_messages import (
 )
 from shmjet.data.errors import ShmjetError
 from shmjet.snapshots.manifest import Manifest, Piece, manifest_bytes, parse_manifest, read_manifest, sync_folder
-from shmjet.snapshots.store import EXPORTED_MANIFEST, LineageStore, SnapshotStore, exported_name
+from shmjet.snapshots.store import EXPORTED_MANIFEST, LineageStore, SnapshotStore, exported_folder, exported_name
 
 Result = TypeVar("Result")
 
@@ -72,6 +73,7 @@ class SnapshotKeeper:
         self._keeping: dict[str, dict[asyncio.Task[None], int]] = {}
         """What is being kept here, by folder, with the numbers of the snapshots."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._forgetting = asyncio.Lock()
         self._lineages: dict[str, LineageStore] = {}
         self._idle: Callable[[], Iterable[str]] = tuple
         self._look_again = False
@@ -259,9 +261,10 @@ class SnapshotKeeper:
                 self._start(self._tell_files(sender, message))
             case KeepSnapshot() if is_coordinator:
                 task = self._start(self._keep(sender, message))
-                keeping = self._keeping.setdefault(message.folder, {})
-                keeping[task] = message.snapshot
-                task.add_done_callback(lambda task: self._kept(message.folder, task))
+                folders = [message.folder, *([exported_folder(message.export)] if message.export else [])]
+                for folder in folders:
+                    self._keeping.setdefault(folder, {})[task] = message.snapshot
+                    task.add_done_callback(partial(self._kept, folder))
             case ForgetSnapshots() if is_coordinator:
                 self._start(self._forget(message))
 
@@ -342,7 +345,11 @@ class SnapshotKeeper:
         self._network.send(sender, SnapshotFiles(question.number, names))
 
     async def _forget(self, order: ForgetSnapshots) -> None:
-        """Forget what the coordinator forgets."""
+        """Forget what the coordinator forgets, in the order in which it has said so."""
+        async with self._forgetting:
+            await self._forget_now(order)
+
+    async def _forget_now(self, order: ForgetSnapshots) -> None:
         tasks = [task for task, number in self._keeping.get(order.folder, {}).items() if order.snapshot in (-1, number)]
         for task in tasks:
             task.cancel()
