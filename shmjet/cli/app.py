@@ -251,9 +251,10 @@ def member(
     ] = None,
     join: Annotated[list[str] | None, typer.Option(metavar="HOST:PORT", help="A member to join (repeatable).")] = None,
     cores: Annotated[int | None, typer.Option(min=1, metavar="N", help="Workers to use.")] = None,
+    supervise: Annotated[bool, typer.Option("--supervise", help="Start it again when its process has died.")] = False,
 ) -> Task:
     """Be a member of a cluster until SIGTERM or Ctrl-C. Secrets come from the file or SHMJET_[MEMBER_]SECRET[_FILE]."""
-    return later("member", "run_member", config, bind, join, cores)
+    return later("member", "run_member", config, bind, join, cores, supervise=supervise)
 
 
 @app.command(rich_help_panel=SET_UP)

@@ -509,7 +509,7 @@ class JobRun:
             self._grant()
 
     def _note_restart(self, why: str) -> None:
-        """Take that a restart begins; one that has not come to its end goes on."""
+        """Take that a restart begins, unless one is under way."""
         if self._stopped_at is None:
             self._stopped_at = asyncio.get_running_loop().time()
         self.last_restart = LastRestart(why)

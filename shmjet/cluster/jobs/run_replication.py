@@ -81,7 +81,7 @@ class RunReplication:
             self._needs_no_answer(message.number, member)
 
     def follow(self, connected: Collection[str]) -> None:
-        """Bring members up to date that have just been connected; forget those that are not connected any more.
+        """Bring members up to date that have just been connected; forget members that are not connected any more.
 
         Args:
             connected: the other members of the view that are connected.

@@ -226,16 +226,24 @@ class SurvivingRuns:
 
     async def leave(self) -> None:
         """Wait until no run has a part on this member, which leaves the cluster, or for `LEAVE_S`."""
+        self._has_left = asyncio.get_running_loop().create_future()
+        self._ask_to_leave()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._has_left, LEAVE_S)
+
+    def _ask_to_leave(self) -> None:
+        """Ask the coordinator of the view in force, which may be this member."""
         view, me = self._cluster.view, self._cluster.me
         if len(view.members) == 1 or self._cluster.trouble:
-            return
-        self._has_left = asyncio.get_running_loop().create_future()
-        if view.coordinator.uuid == me:
+            self._may_leave()
+        elif view.coordinator.uuid == me:
             self._let_go(me)
         else:
             self._cluster.send(view.coordinator.uuid, AskToLeave())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._has_left, LEAVE_S)
+
+    def _may_leave(self) -> None:
+        if self._has_left is not None and not self._has_left.done():
+            self._has_left.set_result(None)
 
     def _let_go(self, member: str) -> None:
         """Have all runs go on without a member, or be suspended, if they do not follow the cluster."""
@@ -268,8 +276,8 @@ class SurvivingRuns:
                 continue
             if member != self._cluster.me:
                 self._cluster.send(member, MayLeave())
-            elif self._has_left is not None and not self._has_left.done():
-                self._has_left.set_result(None)
+            else:
+                self._may_leave()
 
     # -- the cluster --------------------------------------------------------------------------------------------
 
@@ -283,6 +291,8 @@ class SurvivingRuns:
         """
         me = self._cluster.me
         self._leaving.intersection_update(view.uuids)
+        if self._has_left is not None and not self._has_left.done():
+            self._ask_to_leave()
         if view.coordinator.uuid != me:
             self._stop_collecting()
             return
@@ -347,13 +357,13 @@ class SurvivingRuns:
             case AskToLeave():
                 self._let_go(sender)
             case MayLeave():
-                if self._has_left is not None and not self._has_left.done():
-                    self._has_left.set_result(None)
+                self._may_leave()
 
     def forget(self) -> None:
         """Forget all records: this member is out of its cluster."""
         self.copies.forget()
         self._kept.clear()
+        self._may_leave()
         self._stop_collecting()
         self._replication.follow([])
         if self._timer is not None:

@@ -133,6 +133,8 @@ class Member:
         self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
         self._held: list[tuple[LocalClient | ForwardedClient, Any, list[int]]] = []
         """Requests for the coordinator that this member is, but does not know yet what runs there are."""
+        self._has_restored = self._storage is None
+        """Whether it goes on with the runs of its storage, if it is to."""
 
     def _make_workers(self, server: ForkServerProcess) -> None:
         """Make the workers, what relays their logs, and who looks after them; none of them runs yet."""
@@ -329,6 +331,8 @@ class Member:
             if self._storage is not None:
                 self._phase(f"going on with the jobs in its storage {self._storage}")
             self._jobs.restore_runs()
+        self._has_restored = True
+        self._serve_held()
         return not self._stop.is_set()
 
     async def _join(self, network: Network) -> None:
@@ -415,7 +419,7 @@ class Member:
             handler = self._handlers[type(request)]
             if handler.scope is Scope.COORDINATOR and self._network is not None and not self._network.is_coordinator:
                 self._forward(client, request, fds)
-            elif handler.scope is Scope.COORDINATOR and self._jobs.is_taking_over:
+            elif handler.scope is Scope.COORDINATOR and (self._jobs.is_taking_over or not self._has_restored):
                 self._held.append((client, request, list(fds)))
                 fds.clear()
             elif handler.scope is Scope.HOST and not (isinstance(client, LocalClient) and client.is_here):
