@@ -14,6 +14,7 @@ from shmjet.console.snapshot import (
     FailureCard,
     JobCard,
     JobDetail,
+    RestartCard,
     SnapshotCard,
     SuspensionCard,
     VertexCard,
@@ -162,7 +163,7 @@ class JobTrack:
             vertex.name: max((e.waiting for e in edges if e.source == vertex.name), default=0.0) for vertex in vertices
         }
         source_rate, sink_rate = self._ends()
-        last, cause = self.row.snapshot, self.row.cause
+        last, cause, restart = self.row.snapshot, self.row.cause, self.row.restart
         states = {} if last is None else last.vertices
         return JobDetail(
             self.card(),
@@ -191,6 +192,8 @@ class JobTrack:
             None if last is None else SnapshotCard(last.id, last.started_at, last.seconds, last.size, last.keys),
             None if cause is None or not self.is_running else SuspensionCard(cause.requested_by_user, cause.error),
             [] if self._is_final else self._time.lines(),
+            self.row.waits_for,
+            None if restart is None else RestartCard(restart.cause, restart.seconds),
         )
 
     def _status(self) -> str:

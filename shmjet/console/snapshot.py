@@ -82,6 +82,13 @@ class SuspensionCard(msgspec.Struct, frozen=True):
     error: str | None
 
 
+class RestartCard(msgspec.Struct, frozen=True):
+    """The last restart of a job: why, and how many seconds it took until it ran again; None while it does not."""
+
+    cause: str
+    seconds: float | None
+
+
 class VertexCard(msgspec.Struct, frozen=True):
     """A vertex: what it does, which share of the time it waits for room behind it, and where it lies in the picture.
 
@@ -127,7 +134,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     `bottleneck`: the vertex that the others wait for, or that fills its workers; `is_read`: the sources have emitted
     all that they have, and the job goes on; `share` and `eta`: how much of the sources' work is done, 0 to 1,
     and the seconds left, if known; `guarantee`: the value of a `ProcessingGuarantee`; `suspension`: while it is
-    suspended; `time`: a line for each vertex of a job with event time, on how far it is and what holds it there.
+    suspended; `time`: a line for each vertex of a job with event time, on how far it is and what holds it there;
+    `waits_for`: what the next attempt of a job waits for that does not run.
     """
 
     card: JobCard
@@ -149,6 +157,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     snapshot: SnapshotCard | None = None
     suspension: SuspensionCard | None = None
     time: list[str] = []
+    waits_for: str = ""
+    restart: RestartCard | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shmjet.cli.top import at_rest, life_text
-from shmjet.cluster.lifecycle_messages import LastSnapshot, SuspensionCause, VertexState
+from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, SuspensionCause, VertexState
 from shmjet.cluster.protocol import ExecutionRow
 from shmjet.observe.flow import Flow, VertexFlow, Work
 
@@ -21,6 +21,12 @@ LAST = LastSnapshot(12, 95.0, 0.25, 4096, 7, {"count": VertexState(7, 4096), "re
         ("starting", {"attempts": 3}, "starting · attempt 3"),
         ("suspended", {"cause": SuspensionCause(True)}, "suspended by a user"),
         ("suspended", {"cause": SuspensionCause(False, "no \x1b room\nmore")}, "suspended: no \\x1b room"),
+        ("not_running", {"waits_for": "2 members"}, "not running · waits for 2 members"),
+        (
+            "running",
+            {"attempts": 2, "restart": LastRestart("a member was lost", 0.5), "members": ["a:1", "b:1"]},
+            "attempt 2 · last restart took 0.5 s: a member was lost · 2 members",
+        ),
         (
             "running",
             {"guarantee": "exactly_once", "snapshot": LAST},

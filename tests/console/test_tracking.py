@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from shmjet.cluster.lifecycle_messages import LastSnapshot, SuspensionCause, VertexState
+from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, SuspensionCause, VertexState
 from shmjet.cluster.protocol import ExecutionRow, JobReply
 from shmjet.console.history import History
 from shmjet.console.job_tracker import JobTrack
 from shmjet.console.membership import ExecutionTotals, busy_share, program_name
-from shmjet.console.snapshot import SnapshotCard, SuspensionCard
+from shmjet.console.snapshot import RestartCard, SnapshotCard, SuspensionCard
 from shmjet.execution.job_plan import EdgePlan, JobShape, VertexShape
 from shmjet.execution.messages import Failure, Frame
 from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
@@ -167,6 +167,15 @@ def test_a_job_tells_its_attempts_its_last_snapshot_and_why_it_is_suspended() ->
     detail = track.detail()
     assert (detail.card.status, detail.card.rate) == ("suspended", 0.0)
     assert detail.suspension == SuspensionCard(False, "job failed\nin sink")
+
+
+def test_a_job_tells_why_it_was_restarted_and_what_it_waits_for() -> None:
+    track = JobTrack("m", row(), 1)
+    track.describe(JobReply(0, SHAPE, None))
+    track.follow(row(status="not_running", waits_for="2 members", restart=LastRestart("a member was lost")), 1)
+    assert (track.detail().waits_for, track.detail().restart) == ("2 members", RestartCard("a member was lost", None))
+    track.follow(row(attempts=2, restart=LastRestart("a member was lost", 0.5)), 1)
+    assert (track.detail().waits_for, track.detail().restart) == ("", RestartCard("a member was lost", 0.5))
 
 
 def test_a_worker_that_has_counted_nothing_sleeps_unless_it_uses_its_core() -> None:

@@ -88,7 +88,12 @@ export class JobView {
     const { card, snapshot, suspension } = detail;
     const parts = [];
     if (suspension?.requested_by_user) parts.push("suspended by a user");
+    if (detail.waits_for) parts.push(`waits for ${detail.waits_for}`);
     if (card.attempts > 1) parts.push(`attempt ${count(card.attempts)}`);
+    if (detail.restart !== null) {
+      const { cause, seconds } = detail.restart;
+      parts.push(`last restart${seconds === null ? "" : ` took ${duration(seconds)}`}: ${cause}`);
+    }
     if (detail.guarantee !== "none") parts.push(detail.guarantee.replaceAll("_", " "));
     if (snapshot !== null) {
       const ago = duration(Math.max(0, now - snapshot.started_at));
