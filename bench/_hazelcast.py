@@ -84,6 +84,17 @@ class Hazelcast:
         print(file=self._process.stdin, flush=True)
         return float(self.answer()[0])
 
+    def start_job(self, members: int, keys: int, value_bytes: int, folder: Path) -> None:
+        """Have it start the job of the program "recovery" when there are so many members."""
+        assert self._process.stdin is not None
+        print(members, keys, value_bytes, folder, file=self._process.stdin, flush=True)
+        self.answer()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
     def cpu_seconds(self) -> float:
         """Return the CPU time that it has used, all threads included."""
         times = psutil.Process(self._process.pid).cpu_times()
@@ -102,13 +113,14 @@ class Hazelcast:
 
 
 @contextmanager
-def member(cores: Collection[int], program: str = "nexmark", *more: int) -> Iterator[Hazelcast]:
+def member(cores: Collection[int], program: str = "nexmark", *more: int, heap: str = HEAP) -> Iterator[Hazelcast]:
     """Start a member with a cooperative thread for each of some cores, on these cores; it ends with the `with`.
 
     Args:
         cores: to run on.
         program: the package of its `Main`.
         more: arguments after the number of threads.
+        heap: as Java's options have it.
 
     Raises:
         PeerSkipped: as `build`.
@@ -117,8 +129,8 @@ def member(cores: Collection[int], program: str = "nexmark", *more: int) -> Iter
     path = f"{OUTPUT / 'classes'}:{OUTPUT / 'lib'}/*"
     command = [
         "java",
-        f"-Xmx{HEAP}",
-        f"-Xms{HEAP}",
+        f"-Xmx{heap}",
+        f"-Xms{heap}",
         *OPENED,
         "-cp",
         path,

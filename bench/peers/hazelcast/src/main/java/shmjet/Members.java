@@ -11,6 +11,11 @@ public final class Members {
 
     /** Start a member with a number of cooperative threads. */
     public static HazelcastInstance start(int threads) {
+        return Hazelcast.newHazelcastInstance(config(threads));
+    }
+
+    /** Return the settings of such a member. */
+    public static Config config(int threads) {
         Config config = new Config();
         config.setProperty("hazelcast.logging.type", "none");
         config.setProperty("hazelcast.phone.home.enabled", "false");
@@ -21,6 +26,6 @@ public final class Members {
         config.getNetworkConfig().getJoin().getAutoDetectionConfig().setEnabled(false);
         config.getMetricsConfig().setEnabled(false);
         config.getJetConfig().setEnabled(true).setCooperativeThreadCount(threads).setBackupCount(0);
-        return Hazelcast.newHazelcastInstance(config);
+        return config;
     }
 }
