@@ -232,6 +232,23 @@ def test_an_attempt_waits_for_the_manifest_that_the_one_before_is_still_writing(
     run(members, story())
 
 
+def test_files_on_other_members_are_no_damage_when_a_member_is_started_again(tmp_path: Path) -> None:
+    members = SimulatedMembers(tmp_path, HOSTS)
+
+    async def story() -> None:
+        await members.take(1, ["a", "b", "c"])
+        lineage = members.coordinator.lineage()
+        lineage.check()
+        assert lineage.newest() == 1
+        assert lineage.absent() == ["1-7-1.chunk"]
+        (tmp_path / "a" / LINEAGE / "1-7-0.chunk").write_bytes(b"torn")
+        lineage.check()
+        assert lineage.newest() == -1
+        assert lineage.absent() == []
+
+    run(members, story())
+
+
 def test_a_member_that_stands_still_is_waited_for_until_it_is_gone(tmp_path: Path) -> None:
     members = SimulatedMembers(tmp_path, HOSTS)
 

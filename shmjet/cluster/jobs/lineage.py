@@ -20,6 +20,11 @@ from shmjet.snapshots.store import ExportedSnapshot, LineageStore, SnapshotStore
 LOST_ALL = "no snapshot of the job is left that can be read, see the log; resume() begins anew, without its state"
 """Why a job is suspended of which all snapshots are damaged."""
 
+ELSEWHERE = (
+    "some of the job's state is on members that have not joined yet; resume() goes on from its snapshot when they have"
+)
+"""Why a job waits whose member was started again before other members that have chunk files of it."""
+
 logger = logging.getLogger("shmjet.member")
 
 
@@ -231,16 +236,27 @@ class Lineage:
         return ""
 
     def check(self) -> None:
-        """Compare snapshots with their checksums, the newest first, until one is whole; damaged ones are given up."""
+        """Compare snapshots with their checksums, the newest first, until one is whole; damaged ones are given up.
+
+        Chunk files that may be on other members need not be here.
+        """
+        is_shared = self._keeper is not None and self._keeper.has_network
+        here = set(self._all.names(self.name))
         for number in self._store.valid():
             try:
                 manifest = read_manifest(self._store.path_of(number))
-                check_pieces(self._store.folder, (piece for vertex in manifest.vertices for piece in vertex.pieces()))
+                pieces = (piece for vertex in manifest.vertices for piece in vertex.pieces())
+                check_pieces(self._store.folder, (piece for piece in pieces if not is_shared or piece.file in here))
             except DamagedSnapshotError as error:
                 logger.error("snapshot %d cannot be used: %s", number, error)
                 self._store.distrust(number)
             else:
                 return
+
+    def absent(self) -> list[str]:
+        """Return the chunk files of the newest snapshot that are not on this member."""
+        path = self.restored_from()
+        return sorted(read_manifest(path).files() - set(self._all.names(self.name))) if path else []
 
     def distrust_newest(self) -> None:
         """Take that a piece of the newest snapshot is damaged: the next attempt goes on from the one before it."""

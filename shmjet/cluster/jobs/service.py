@@ -14,7 +14,7 @@ from shmjet.cluster.jobs.cluster import Cluster
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
 from shmjet.cluster.jobs.ended_attempt import EndedAttempt
-from shmjet.cluster.jobs.lineage import LOST_ALL, Lineage, check_restorable
+from shmjet.cluster.jobs.lineage import ELSEWHERE, LOST_ALL, Lineage, check_restorable
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after, pause_before_next
 from shmjet.cluster.jobs.run import JobRun, Told
@@ -271,13 +271,17 @@ class JobService:
                 logger.error("job %s cannot go on: %s", job.name or job.job_id, error)
                 continue
             state = "is still suspended" if record.is_suspended else "goes on"
-            state = "is suspended" if lineage.has_lost_all and not record.is_suspended else state
+            absent = [] if record.is_suspended else lineage.absent()
+            state = "is suspended" if absent or (lineage.has_lost_all and not record.is_suspended) else state
             logger.warning("job %s %s: its member was started again", job.name or job.job_id, state)
             if record.is_suspended:
                 run.start_suspended(record.cause)
             elif lineage.has_lost_all:
                 lineage.begin_anew()
                 run.start_suspended(member_failed(DamagedSnapshotError(LOST_ALL)))
+            elif absent:
+                text = f"{ELSEWHERE}: {', '.join(absent)}"
+                run.start_suspended(member_failed(DamagedSnapshotError(text)))
             else:
                 run.start()
         known = {record.lineage for record in found}

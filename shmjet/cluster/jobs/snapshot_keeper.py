@@ -86,6 +86,11 @@ class SnapshotKeeper:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @property
+    def has_network(self) -> bool:
+        """Whether there may be other members."""
+        return self._network is not None
+
+    @property
     def others(self) -> list[str]:
         """The other members of the view."""
         view = None if self._network is None else self._network.view
