@@ -97,6 +97,10 @@ def running(jet: JetInstance, name: str | None = None, *, follows: bool = False)
     return execution
 
 
+def runs(execution: Execution) -> bool:
+    return execution.status is JobStatus.RUNNING
+
+
 def await_second_attempt(execution: Execution) -> None:
     """Wait until a job that follows the cluster runs again, and cancel it."""
     wait_until(
@@ -385,6 +389,29 @@ def test_of_a_network_that_is_cut_the_larger_part_goes_on(whole: Hosts) -> None:
         assert survivor.status is JobStatus.RUNNING, survivor.exception(0)
         survivor.cancel()
         assert jet.cluster.members[0].address != lonely.address
+
+
+def test_a_protected_job_runs_in_neither_half_and_goes_on_when_they_have_met(whole: Hosts) -> None:
+    with whole.client() as jet:
+        first = coordinator(whole, jet)
+    second, third = others(whole, first)
+    with whole.client([first]) as jet:
+        config = JobConfig(name="protected", split_brain_protection=True)
+        protected, plain = jet.new_job(endless(), config).execute(), running(jet, follows=True)
+        wait_until(lambda: protected.status is JobStatus.RUNNING, SOON_S, lambda: repr(protected))
+        whole.kill(third)
+        whole.await_members(2)
+        whole.cut([second])
+        wait_until(lambda: protected.status is JobStatus.NOT_RUNNING, SOON_S, lambda: repr(protected))
+        wait_until(lambda: "2 members" in protected.metrics().waits_for, SOON_S, lambda: protected.metrics().waits_for)
+        wait_until(lambda: plain.status is JobStatus.RUNNING, SOON_S, lambda: repr(plain))
+        whole.heal()
+        whole.await_members(2)
+        for execution in (protected, plain):
+            wait_until(
+                lambda execution=execution: execution.status is JobStatus.RUNNING, SOON_S, lambda: repr(protected)
+            )
+            execution.cancel()
 
 
 def test_one_that_leaves_is_no_loss(whole: Hosts) -> None:

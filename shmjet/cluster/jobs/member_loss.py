@@ -80,20 +80,20 @@ class MemberLossHandler:
         names = ", ".join(peer.address for peer in lost)
         failure = member_lost(f"member {address} has lost touch with {names}", member=names)
         self._members_gone(lost, failure)
-        self._give_up(failure)
+        self._give_up(failure, CoordinatorLost(failure.text))
 
     def fenced(self, others: tuple[Peer, ...], why: str, address: str) -> None:
-        """Give up everything that the others know nothing of any more."""
+        """Give up everything: this member joins the others again, and their coordinator answers its clients."""
         names = ", ".join(peer.address for peer in others) or "none"
         failure = member_lost(
             f"member {address} was removed from its cluster, because {why}; remaining members: {names}", member=address
         )
         self._members_gone(others, failure)
-        self._give_up(failure)
+        self._give_up(failure, WatchAgain())
         self._clear_grid()
 
-    def _give_up(self, failure: Failure) -> None:
+    def _give_up(self, failure: Failure, news: CoordinatorLost | WatchAgain) -> None:
         self._jobs.forget_all(failure)
         self._clear_observables()
-        self._clients.tell_all(CoordinatorLost(failure.text))
+        self._clients.tell_all(news)
         self._forwarder.lost(failure.text, is_over=True)
