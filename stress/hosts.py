@@ -26,6 +26,7 @@ from shmjet import (
     DAG,
     Execution,
     JetInstance,
+    JobConfig,
     JobStatus,
     MemberLostError,
     Processor,
@@ -68,10 +69,11 @@ class Endless(Processor):
 
 
 def start_job(jet: JetInstance) -> Execution:
-    """Start a job over all members and wait until it runs."""
+    """Start a job over all members that fails when one is lost, and wait until it runs."""
     dag = DAG()
     edge = between(dag.new_vertex("source", Endless), dag.new_vertex("sink", processors.noop()))
-    execution = jet.new_job(dag.edge(edge.partitioned(lambda item: item).distributed())).execute()
+    dag.edge(edge.partitioned(lambda item: item).distributed())
+    execution = jet.new_job(dag, JobConfig(auto_scaling=False)).execute()
     deadline = time.monotonic() + HANG_S
     while execution.status is not JobStatus.RUNNING and time.monotonic() < deadline and not execution.done():
         time.sleep(0.01)
