@@ -123,7 +123,7 @@ def counting(keys: int, value_bytes: int, folder: Path) -> DAG:
 
 
 def bounded(keys: int, count: int) -> DAG:
-    """The same with so many numbers of each source, and nobody who notes."""
+    """The same with so many numbers of each source, and without notes."""
     dag = DAG()
     source = dag.new_vertex("numbers", partial(Numbers, keys, count), 1)
     state = dag.new_vertex("state", processors.map_stateful(partial(_new_state, 8), _counted, _itself), 1)

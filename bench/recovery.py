@@ -3,7 +3,7 @@
 Three members on this host, a job with exactly-once and a snapshot each half second, keyed state on all members.
 
 `recovery_member`: kill -9 of a member that does not coordinate, until the first new item; target: <= 1 s, ratio >= 1.
-`recovery_coordinator`: the same with the one that does.
+`recovery_coordinator`: the same of the coordinator.
 `recovery_silent`: all processes of a member stop answering (SIGSTOP), until the first new item; target: <= 4 s.
 `recovery_scale_out`: a third member joins two that have 1 GB of state (`--quick`: 50 MB), from the last item before
 the restart to the first after it; target: ratio >= 2. The delay after the join is the same short one for both.
@@ -129,7 +129,7 @@ class Peer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for member in self._members:  # those that have not been killed: leaving in good order takes Hazelcast long
+        for member in self._members:  # leaving in good order takes Hazelcast long
             with contextlib.suppress(ProcessLookupError):
                 os.kill(member.pid, signal.SIGKILL)
         self._stack.close()
