@@ -106,7 +106,9 @@ class RoutedGrid:
     def _known(self) -> EntryCodec:
         """Ask what the stores are like, the first time."""
         if self._codec is None:
-            described = ask(self._routes.to(""), Describe(), tuple[int, int, dict[str, MapConfig]])
+            described = self._routes.until_found(
+                lambda: ask(self._routes.to(""), Describe(), tuple[int, int, dict[str, MapConfig]])
+            )
             partitions, self._environments, self._maps = described
             blobs: Any = RoutedBlobs(self._routes)
             self._codec = CarryingCodec(self._objects, blobs, partitions)

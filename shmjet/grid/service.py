@@ -15,9 +15,10 @@ from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.change_log import unsettled
 from shmjet.grid.checks import check_operation
 from shmjet.grid.divided_table import DividedTable
-from shmjet.grid.errors import GridError
+from shmjet.grid.errors import GridError, PartitionMovedError
 from shmjet.grid.kept_results import OperationId
 from shmjet.grid.layout import PARTITION, name_of
+from shmjet.grid.lease import holds
 from shmjet.grid.operations import (
     Add,
     Append,
@@ -135,6 +136,8 @@ class GridService:
                 return opened.layout.partition_count, opened.layout.environments, opened.layout.maps
         check_operation(operation, opened.layout)
         if opened.is_divided:
+            if not holds(opened.environment(0).announced):
+                raise PartitionMovedError("the member has stood still")
             divided = opened.divided_table(operation.environment, operation.record)
             divided.operation = asked
             return self._perform_on_partitions(divided, operation)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.msgpack import decode, encode
 
-from shmjet.grid import lease
+from shmjet.grid import lease, service
 from shmjet.grid.commit_counters import NUMBERS, TURNED
+from shmjet.grid.errors import PartitionMovedError
+from shmjet.grid.layout import MAP_RECORD, record_key
 from shmjet.grid.lease import LEASE_NS, Lease, holds
+from shmjet.grid.operations import Describe, Size
 from tests.grid.divided import COUNT, Losing, Stores
 
 START = 10**15
@@ -55,10 +59,17 @@ def test_the_member_is_asked_when_it_has_not_said_that_it_turns(
     there.put(3, 2)
     assert asked == []
     stores.lend("0", lease.now() - LEASE_NS)
+    monkeypatch.setattr(service, "holds", lambda _: True)
     assert there[3] == 2
     there.put(3, 3)
     there.put_all({4: 4})
     assert asked == ["0"] * 3
+    monkeypatch.setattr(service, "holds", holds)
+    ask_store = stores.services["0"].perform
+    stores.lend("0", 0)
+    with pytest.raises(PartitionMovedError, match="has stood still"):
+        ask_store(encode(Size(0, record_key(MAP_RECORD, "m"))))
+    assert decode(ask_store(encode(Describe())))[0] == COUNT, "what is not about partitions is told"
     stores.lend("0", 1 << 62)
     assert there.get_all([3, 4]) == {3: 3, 4: 4}
     assert len(there) == COUNT

@@ -469,11 +469,8 @@ class Member:
     def _grid_trouble(self) -> tuple[str, str] | None:
         """Return why maps and lists cannot be used here now, as an error's class and text."""
         network = self._network
-        if network is None:
+        if network is None or network.view is not None:
             return None
-        if network.view is not None:
-            assert self._keeper is not None
-            return None if self._keeper.has_lease else ("PartitionMovedError", "the member has stood still")
         return "MemberLostError" if network.is_cut_off else "PartitionMovedError", network.trouble
 
     def _pass_to(self, member: str, client: LocalClient, request: Any) -> None:

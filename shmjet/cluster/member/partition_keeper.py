@@ -36,7 +36,7 @@ from shmjet.cluster.partitions.table import Change, Event, PartitionTable
 from shmjet.grid import Grid
 from shmjet.grid.change_log import ends
 from shmjet.grid.errors import GridError
-from shmjet.grid.lease import RENEW_S, Lease, holds
+from shmjet.grid.lease import RENEW_S, Lease
 from shmjet.grid.ownership import close_partitions, count_backups, open_partitions
 from shmjet.grid.partition_copy import PartitionCopy, Piece
 from shmjet.grid.replica import Term
@@ -139,11 +139,6 @@ class PartitionKeeper:
         """Partitions that this member has completely, by the last table."""
         self._has_classes: set[str] = set()
         self._failures = 0
-
-    @property
-    def has_lease(self) -> bool:
-        """Whether what is here counts: this member has not stood still, see `shmjet.grid.lease`."""
-        return self._lease is not None and holds(self._words())
 
     def _words(self) -> memoryview:
         words: memoryview = self._opened().environment(0).announced
