@@ -16,6 +16,7 @@ import pytest
 import shmjet
 from shmjet import (
     JetConfig,
+    JobConfig,
     JobFailedError,
     MemberLostError,
     Pipeline,
@@ -301,7 +302,7 @@ def test_no_member_publishes_when_one_is_killed(tmp_path: Path, eventually: Any)
         second = shmjet.new_instance(JetConfig(**settings, members=[address]))
         p = pipeline(publishing(tmp_path).build())
         parallel_branch(p, lambda *_: threading.Event().wait(0.01))
-        execution = first.new_job(p).execute()
+        execution = first.new_job(p, JobConfig(auto_scaling=False)).execute()
         eventually(lambda: sum(line.endswith("receive") for line in journal(tmp_path)) == 4)
         eventually(lambda: sum(" pid " in line for line in journal(tmp_path)) == 2)
         os.kill(second.cluster.members[1].pid, signal.SIGKILL)

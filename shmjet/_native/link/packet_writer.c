@@ -3,8 +3,8 @@
  * Whole packets that the link has made itself (messages, limits, heartbeats) go first, at the end of the packet that
  * is under way. Then runs of records are taken from the lanes that have some and may send, in turn; headers are
  * written into an array here, payloads stay where they are (but for lanes that make them smaller), and one sendmsg()
- * gets all of it, with one packet of what has time (copies of files) behind. Only when the socket has taken everything are rings and slots given back and more is taken. Nothing
- * is decoded, and nothing is copied but by the kernel.
+ * gets all of it, with one packet of what has time (copies of files) behind. Only when the socket has taken everything
+ * are rings and slots given back and more is taken. Nothing is decoded, and nothing is copied but by the kernel.
  *
  * While anything of a ring is under way its consumer is exported, so that closing it raises BufferError and never
  * leaves the vector pointing nowhere. */
