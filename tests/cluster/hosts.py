@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 import shmjet
 from shmjet import ClientConfig, JetInstance, ShmjetError
 from tests.stopping import stop
@@ -136,7 +138,7 @@ class Hosts:
     def __init__(self, count: int, cores: int = 1, memory: str | None = None) -> None:
         number = next(_numbers)
         self._prefix = f"sj{os.getpid() % 100_000}{chr(97 + number % 26)}"
-        self._subnet = f"10.{77 + number % 26}.{os.getpid() % 256}"
+        self._subnet = _free_subnet(77 + number % 26)
         self._bridges = [f"{self._prefix}b{side}" for side in (0, 1)]
         self._cores = cores
         self._memory = memory
@@ -350,6 +352,16 @@ def wait_until(predicate: Callable[[], object], timeout: float, what: Callable[[
     while not predicate():
         assert time.monotonic() < deadline, f"not within {timeout} s: {what()}"
         threading.Event().wait(0.05)
+
+
+def _free_subnet(second: int) -> str:
+    """Return the first three numbers of addresses that no interface has: a run that was killed leaves its bridges."""
+    taken = [address.address for addresses in psutil.net_if_addrs().values() for address in addresses]
+    for offset in range(256):
+        subnet = f"10.{second}.{(os.getpid() + offset) % 256}"
+        if not any(address.startswith(f"{subnet}.") for address in taken):
+            return subnet
+    raise AssertionError(f"all of 10.{second} is taken")
 
 
 def _children(pid: int) -> list[int]:
