@@ -214,9 +214,9 @@ class LinkClient:
             OSError: the link cannot; the text says why.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._opening[order.execution] = future
         own = [os.dup(arena)]
         self._send(order, own)
+        self._opening[order.execution] = future
         if self._channel is not None:
             self._channel.when_flushed(own)
         await future
@@ -224,16 +224,16 @@ class LinkClient:
     async def close_execution(self, execution: int) -> None:
         """Have the link let go of an execution's arena."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._closing[execution] = future
         self._send(CloseExecution(execution))
+        self._closing[execution] = future
         await future
 
     async def stats(self) -> Stats:
         """Return what went over connections and edges so far."""
         self._requests += 1
         future: asyncio.Future[Stats] = asyncio.get_running_loop().create_future()
-        self._asked[self._requests] = future
         self._send(GetStats(self._requests))
+        self._asked[self._requests] = future
         return await future
 
     def _send(self, order: object, fds: Sequence[int] = ()) -> None:

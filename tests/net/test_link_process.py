@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -116,6 +117,28 @@ def test_links_talk_beat_and_end() -> None:
             assert secret not in Path(f"/proc/{first.client.pid}/{place}").read_bytes().decode(errors="replace")
 
     runs(test)
+
+
+@pytest.mark.slow
+def test_what_is_asked_of_a_link_that_is_being_stopped_fails_and_nothing_more_is_said_of_it() -> None:
+    said: list[str] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+        member = Member(0)
+        await member.start()
+        stopping = asyncio.ensure_future(member.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(LinkLost):
+            await member.client.close_execution(7)
+        with pytest.raises(LinkLost):
+            await member.client.stats()
+        await stopping
+        del member
+        gc.collect()
+
+    asyncio.run(main())
+    assert said == []
 
 
 @pytest.mark.slow
