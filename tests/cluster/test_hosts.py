@@ -409,7 +409,9 @@ def test_a_protected_job_runs_in_neither_half_and_goes_on_when_they_have_met(who
         whole.await_members(2)
         for execution in (protected, plain):
             wait_until(
-                lambda execution=execution: execution.status is JobStatus.RUNNING, SOON_S, lambda: repr(protected)
+                lambda execution=execution: execution.status is JobStatus.RUNNING,
+                SOON_S,
+                lambda execution=execution: repr(execution),
             )
             execution.cancel()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -11,6 +11,20 @@ class Keeper(NamedTuple):
 
     uuid: str
     host: str
+
+
+def holders_of(files: Iterable[str], held: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """Return by file which members have it.
+
+    Args:
+        files: all that are asked for.
+        held: by member, the files that it has.
+
+    Example:
+        >>> holders_of(["f", "g"], {"a": ["f"], "b": ["f", "h"]})
+        {'f': ['a', 'b'], 'g': []}
+    """
+    return {file: [member for member, theirs in held.items() if file in theirs] for file in files}
 
 
 def copies_wanted(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from shmjet.cluster.jobs.copies import holders_of
 from shmjet.cluster.jobs.snapshot_keeper import Export, SnapshotKeeper
 from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings, SnapshotRow, VertexState
 from shmjet.core import PlanError
@@ -212,7 +213,7 @@ class Lineage:
             files = read_manifest(self._store.path_of(number)).files()
             lost = files.difference(*held.values())
             if not lost:
-                holders = {file: [member for member, theirs in held.items() if file in theirs] for file in files}
+                holders = holders_of(files, held)
                 return {member: {file: holders[file] for file in files - theirs} for member, theirs in held.items()}
             logger.error("snapshot %d cannot be used: no member has its chunk file %s", number, ", ".join(sorted(lost)))
             self._store.distrust(number)
@@ -280,7 +281,7 @@ class Lineage:
         manifest, version = await asyncio.to_thread(read_manifest, path), None
         if self._keeper is not None and self.is_shared:
             held = await self._keeper.held(self.name)
-            holders = {file: [member for member, theirs in held.items() if file in theirs] for file in manifest.files()}
+            holders = holders_of(manifest.files(), held)
             version = await self.copy(manifest, holders, name, prepared=False, least_s=least_s)
         await asyncio.to_thread(self.write, manifest, name, prepared=False, version=version)
         if version is not None:

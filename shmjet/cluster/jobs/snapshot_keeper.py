@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from shmjet.cluster.jobs.copies import Keeper, copies_wanted
+from shmjet.cluster.jobs.copies import Keeper, copies_wanted, holders_of
 from shmjet.cluster.jobs.file_exchange import FileExchange, done_in, host_of
 from shmjet.cluster.jobs.questions import Questions, SnapshotNetwork
 from shmjet.cluster.membership.peer_messages import (
@@ -411,7 +411,7 @@ class SnapshotKeeper:
         data = await self._do(path.read_bytes)
         manifest = parse_manifest(data, path)
         held = await self.held(folder)
-        holders = {file: [member for member in held if file in held[member]] for file in manifest.files()}
+        holders = holders_of(manifest.files(), held)
         lost = sorted(file for file, members in holders.items() if not members)
         if lost:
             logger.error("snapshot %s cannot be used any more: no member has its chunk file %s", path, ", ".join(lost))
