@@ -135,7 +135,7 @@ class Endless(Processor):
 
     def complete(self) -> bool:
         self.outbox.offer_all(list(range(64)))
-        self.next_call = 0.001  # without a pause it would take both cores from other tests
+        self.next_call = 0.02  # without a pause it would take both cores from other tests
         return False
 
 

@@ -101,6 +101,7 @@ def spark_session(master: str, folder: Path, **conf: str) -> Iterator[Any]:
         .config("spark.sql.session.timeZone", "Europe/Rome")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
+        .config("spark.sql.codegen.wholeStage", "false")  # to compile a query takes longer than these run
     )
     for key, value in conf.items():
         builder = builder.config(key.replace("__", "."), value)
