@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter_ns
 
 import msgspec
@@ -36,8 +35,7 @@ from shmjet.execution.plan_lanes import lane_pairs, lane_producers, number_on, s
 from shmjet.execution.tasklet_state import State
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """What is known of an execution at one moment.
 
     Args:
@@ -151,8 +149,7 @@ class Reading:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinalReading:
+class FinalReading(msgspec.Struct, frozen=True, kw_only=True):
     """The `Reading` of an execution that has ended; `plan` is encoded, and its layout is computed again on request."""
 
     plan: bytes

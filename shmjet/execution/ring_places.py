@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
+
+import msgspec
 
 from shmjet._native import RING_HEADER
 from shmjet.execution.job_plan import EdgePlan, JobPlan
@@ -39,8 +40,7 @@ Lane = tuple[int, int, int]
 """Edge, producer and consumer, numbered as `number_on` says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """Rings of one edge that are equally large and lie one behind the other.
 
     Args:

@@ -11,9 +11,10 @@ import os
 import struct
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from shmjet.core.map_config import PLAIN, MapConfig
 from shmjet.grid.environment import Environment, Transaction, behind
@@ -71,8 +72,7 @@ class Event(NamedTuple):
         return Event(kind, partition, sequence, moment, data[EVENT.size : split], data[split:])
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """How the entries of a map are kept.
 
     Args:

@@ -66,8 +66,7 @@ MAX_TAGGED = MAX_KEY - PREFIX
 MOST_MAP_SIZE = 64 << 30
 
 
-@dataclasses.dataclass(frozen=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """What every process has to know of a store before it opens it.
 
     Args:
@@ -113,8 +112,7 @@ HAS_BLOBS, HAS_TIMES, HAS_ENDS = 1, 2, 4
 """Flags of a record: a value may lie in a file of its own; an entry may have a trailer, see `times`; one may end."""
 
 
-@dataclasses.dataclass(slots=True)
-class Record:
+class Record(msgspec.Struct):
     """What an environment knows of one map or list.
 
     Args:
@@ -141,8 +139,7 @@ class Record:
         return Record(*RECORD.unpack(data))
 
 
-@dataclasses.dataclass(slots=True)
-class Sizes:
+class Sizes(msgspec.Struct):
     """What an environment knows of one partition of a map.
 
     Args:

@@ -12,7 +12,8 @@ import fcntl
 import mmap
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 MOST_INLINE = 16 << 10
 """A tasklet's state of up to so many bytes goes in its message."""
@@ -20,8 +21,7 @@ MOST_INLINE = 16 << 10
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
-@dataclass(frozen=True, slots=True)
-class InlineOrMemfd:
+class InlineOrMemfd(msgspec.Struct, frozen=True):
     """A value as it goes into a message, or as it came.
 
     `inline` is the value itself, unless it lies in the file `fd`; then it is empty and `size` says how long the value

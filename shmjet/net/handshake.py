@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
@@ -89,8 +88,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused", forbi
 _Message = TypeVar("_Message")
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Who takes part at this end.
 
     Args:

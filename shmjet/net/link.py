@@ -8,13 +8,14 @@ lane write that while the link sleeps. What it is told comes from the member (`m
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import mmap
 import os
 import select
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from msgspec import structs
 
 from shmjet._native import Doorbell, LinkLoop, Poller, RingCorruptError, clock_ns
 from shmjet.ipc.channel import Channel, ChannelClosed
@@ -314,7 +315,7 @@ class Link:
         if order.advertised is not None:
             host, port = split_address(order.advertised)
             address = join_address(host, port or split_address(address)[1])
-        self._me = dataclasses.replace(self._me, address=address)
+        self._me = structs.replace(self._me, address=address)
         self.tell(Listening(address))
 
     def _stats(self, request: int) -> Stats:

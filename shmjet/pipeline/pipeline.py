@@ -9,6 +9,8 @@ import dataclasses
 import importlib
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from msgspec import structs
+
 from shmjet.core.dag import DAG
 from shmjet.core.job import JobConfig
 from shmjet.data.errors import PlanError
@@ -124,9 +126,9 @@ class Pipeline:
         if "name" in changes:
             holder = next((node for node in self._nodes if node.name == changes["name"] and node.id != node_id), None)
             if holder is not None and not holder.is_named:  # saved state belongs to the name that the user has set
-                self._nodes[holder.id] = dataclasses.replace(holder, name=self._unique(holder.name))
+                self._nodes[holder.id] = structs.replace(holder, name=self._unique(holder.name))
             changes["name"] = self._unique(changes["name"], but=node_id)
-        self._nodes[node_id] = dataclasses.replace(self._nodes[node_id], **changes)
+        self._nodes[node_id] = structs.replace(self._nodes[node_id], **changes)
 
     def _unique(self, name: str, but: int = -1) -> str:
         taken = {node.name for node in self._nodes if node.id != but}

@@ -7,8 +7,9 @@ processors work. After Jet's `*Transform` classes, without their methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from shmjet.core.durations import Duration
 from shmjet.core.event_time import EventTimePolicy
@@ -26,13 +27,11 @@ ColumnsHow = Literal["inner", "left", "right", "outer", "semi", "anti"]
 """The same of a join of batches, or which of the left rows come out: those with a match, those without."""
 
 
-@dataclass(frozen=True)
-class Transform:
+class Transform(msgspec.Struct, frozen=True):
     """What a stage does."""
 
 
-@dataclass(frozen=True)
-class Source(Transform):
+class Source(Transform, frozen=True):
     """Items come from outside.
 
     Args:
@@ -46,52 +45,45 @@ class Source(Transform):
     is_read: bool = False
 
 
-@dataclass(frozen=True)
-class Sink(Transform):
+class Sink(Transform, frozen=True):
     """Items leave."""
 
     sink: SinkDef[Any]
 
 
-@dataclass(frozen=True)
-class Map(Transform):
+class Map(Transform, frozen=True):
     """`fn(item)`, unless that is None."""
 
     fn: Fn
 
 
-@dataclass(frozen=True)
-class Filter(Transform):
+class Filter(Transform, frozen=True):
     """Items for which `fn(item)` is true."""
 
     fn: Fn
 
 
-@dataclass(frozen=True)
-class FlatMap(Transform):
+class FlatMap(Transform, frozen=True):
     """All that `fn(item)` gives."""
 
     fn: Fn
 
 
-@dataclass(frozen=True)
-class Peek(Transform):
+class Peek(Transform, frozen=True):
     """Items pass; if `predicate` selects an item, it is logged as `to_text` writes it."""
 
     predicate: Fn | None
     to_text: Fn
 
 
-@dataclass(frozen=True)
-class MapBatches(Transform):
+class MapBatches(Transform, frozen=True):
     """What `fn` makes of each batch of columns; `as_` says what it takes (see `processors.map_batches`)."""
 
     fn: Fn
     as_: type | None = None
 
 
-@dataclass(frozen=True)
-class MapStateful(Transform):
+class MapStateful(Transform, frozen=True):
     """`fn(state, key, item)`, or `fn(state, item)` with one state in all when there is no key.
 
     A state lives for `ttl` of event time without an item; then it is `on_evict(state, key, watermark)`.
@@ -105,18 +97,15 @@ class MapStateful(Transform):
     on_evict: Fn | None = None
 
 
-@dataclass(frozen=True)
-class FilterStateful(MapStateful):
+class FilterStateful(MapStateful, frozen=True):
     """Items for which `fn` is true, given a state."""
 
 
-@dataclass(frozen=True)
-class FlatMapStateful(MapStateful):
+class FlatMapStateful(MapStateful, frozen=True):
     """All that `fn` gives, given a state."""
 
 
-@dataclass(frozen=True)
-class UsingService(Transform):
+class UsingService(Transform, frozen=True):
     """Map, filter or flat_map (`kind`) with `fn(service, item)`, or `fn(service, key, item)` when there is a key."""
 
     kind: str
@@ -126,16 +115,14 @@ class UsingService(Transform):
     keyed: bool
 
 
-@dataclass(frozen=True)
-class UsingServiceAsync(UsingService):
+class UsingServiceAsync(UsingService, frozen=True):
     """The same where `fn` is a coroutine function."""
 
     max_concurrent_ops: int = 4
     preserve_order: bool = True
 
 
-@dataclass(frozen=True)
-class MapUsingMap(Transform):
+class MapUsingMap(Transform, frozen=True):
     """`fn(item, value)` for each item and the value that the map of that name has for its key, or None."""
 
     name: str
@@ -143,13 +130,11 @@ class MapUsingMap(Transform):
     fn: Fn
 
 
-@dataclass(frozen=True)
-class Merge(Transform):
+class Merge(Transform, frozen=True):
     """The items of all inputs."""
 
 
-@dataclass(frozen=True)
-class JoinClause:
+class JoinClause(msgspec.Struct, frozen=True):
     """How one side of a hash join is joined: made by `on_keys` and `join_map_entries`.
 
     Args:
@@ -172,8 +157,7 @@ class JoinClause:
         return JoinClause(self.left_key, self.right_key, fn)
 
 
-@dataclass(frozen=True)
-class HashJoin(Transform):
+class HashJoin(Transform, frozen=True):
     """The first input, enriched from tables made of the others; `project(item, match, ...)` makes the results.
 
     `inner` says for each side whether an item without a match on it is left out.
@@ -184,8 +168,7 @@ class HashJoin(Transform):
     inner: tuple[bool, ...]
 
 
-@dataclass(frozen=True)
-class Join(Transform):
+class Join(Transform, frozen=True):
     """All pairs of items of two inputs with equal keys; both inputs are partitioned by the key."""
 
     left_key: KeyFn
@@ -194,27 +177,23 @@ class Join(Transform):
     how: How = "inner"
 
 
-@dataclass(frozen=True)
-class StreamJoin(Join):
+class StreamJoin(Join, frozen=True):
     """The same of two streams, where their times are at most `within` milliseconds apart."""
 
     within: int = 0
 
 
-@dataclass(frozen=True)
-class AddTimestamps(Transform):
+class AddTimestamps(Transform, frozen=True):
     """Items of a stream without event time get one."""
 
     policy: EventTimePolicy
 
 
-@dataclass(frozen=True)
-class WithTime(Transform):
+class WithTime(Transform, frozen=True):
     """Items become pairs `(timestamp, item)`, which are items in their turn, for functions that want to know."""
 
 
-@dataclass(frozen=True)
-class Window(Transform):
+class Window(Transform, frozen=True):
     """Items of one or several streams, cut into windows by their time and folded in each.
 
     Args:
@@ -232,8 +211,7 @@ class Window(Transform):
     has_late: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class WindowColumns(Transform):
+class WindowColumns(Transform, frozen=True, eq=False):
     """Rows of batches, cut into windows by their time and aggregated in each by the values of columns.
 
     Args:
@@ -255,13 +233,11 @@ WINDOWS = (Window, WindowColumns)
 """Stages that cut streams into windows."""
 
 
-@dataclass(frozen=True)
-class LateItems(Transform):
+class LateItems(Transform, frozen=True):
     """The items for which the window that feeds it had been emitted before they came."""
 
 
-@dataclass(frozen=True)
-class FailedItems(Transform):
+class FailedItems(Transform, frozen=True):
     """The items for which a function of the stage that feeds it raised, as `FailedItem`s."""
 
 
@@ -269,23 +245,20 @@ SIDES = (LateItems, FailedItems)
 """What else comes out of a stage than its results."""
 
 
-@dataclass(frozen=True)
-class Rebalance(Transform):
+class Rebalance(Transform, frozen=True):
     """Spreads items over all processors, evenly or by key."""
 
     key_fn: KeyFn
     keyed: bool
 
 
-@dataclass(frozen=True)
-class PartitionBy(Transform):
+class PartitionBy(Transform, frozen=True):
     """An intermediate stream whose partitions are made by a key."""
 
     key_fn: KeyFn
 
 
-@dataclass(frozen=True)
-class SendToTable(Transform):
+class SendToTable(Transform, frozen=True):
     """Entries for a table: `(key, value)` items, or with a `key_fn` the item under its key. It ends a branch."""
 
     table: str
@@ -293,8 +266,7 @@ class SendToTable(Transform):
     keyed: bool
 
 
-@dataclass(frozen=True)
-class JoinTable(Transform):
+class JoinTable(Transform, frozen=True):
     """`fn(item, value)` for each item and the value that a table has for its key, or None."""
 
     table: str
@@ -302,23 +274,20 @@ class JoinTable(Transform):
     fn: Fn
 
 
-@dataclass(frozen=True)
-class Sort(Transform):
+class Sort(Transform, frozen=True):
     """All items in order."""
 
     key_fn: KeyFn
     reverse: bool
 
 
-@dataclass(frozen=True)
-class Distinct(Transform):
+class Distinct(Transform, frozen=True):
     """One item of each key (of each value when there is no key)."""
 
     key_fn: KeyFn
 
 
-@dataclass(frozen=True)
-class Aggregate(Transform):
+class Aggregate(Transform, frozen=True):
     """Items of one or several inputs folded into one result, or into one for each key.
 
     Args:
@@ -330,8 +299,7 @@ class Aggregate(Transform):
     key_fns: tuple[KeyFn, ...] | None
 
 
-@dataclass(frozen=True)
-class RollingAggregate(Transform):
+class RollingAggregate(Transform, frozen=True):
     """The result so far, after each item; with a key `(key, result)`; `ttl` as of `MapStateful`."""
 
     op: Any
@@ -340,8 +308,7 @@ class RollingAggregate(Transform):
     ttl: Duration | None = None
 
 
-@dataclass(frozen=True)
-class GroupColumns(Transform):
+class GroupColumns(Transform, frozen=True):
     """Aggregation of columns by columns; `grouping` is what `processors.group_by(...).agg(...)` makes."""
 
     grouping: Any
@@ -358,8 +325,7 @@ class GroupColumns(Transform):
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class Select(Transform):
+class Select(Transform, frozen=True, eq=False):
     """Batches with these columns and no others, in this order: pairs of a name and the `Expression` of its values."""
 
     outputs: tuple[tuple[str, Any], ...]
@@ -368,22 +334,19 @@ class Select(Transform):
 # `==` of expressions makes an expression, so stages that have some are compared by identity.
 
 
-@dataclass(frozen=True, eq=False)
-class With(Transform):
+class With(Transform, frozen=True, eq=False):
     """Batches with these columns added, or put in place of those of the same name; `outputs` as of `Select`."""
 
     outputs: tuple[tuple[str, Any], ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Where(Transform):
+class Where(Transform, frozen=True, eq=False):
     """The rows of batches for which an `Expression` is true."""
 
     expression: Any
 
 
-@dataclass(frozen=True)
-class Only(Transform):
+class Only(Transform, frozen=True):
     """Batches without the columns that no later stage reads; the planner puts it where rows move next.
 
     Args:
@@ -393,8 +356,7 @@ class Only(Transform):
     names: frozenset[str]
 
 
-@dataclass(frozen=True)
-class JoinColumns(Transform):
+class JoinColumns(Transform, frozen=True):
     """Rows of two inputs of batches with equal keys.
 
     Args:
@@ -409,8 +371,7 @@ class JoinColumns(Transform):
     suffix: str | None = None
 
 
-@dataclass(frozen=True)
-class StreamJoinColumns(Transform):
+class StreamJoinColumns(Transform, frozen=True):
     """Rows of two streams of batches with equal keys whose times are at most `within` milliseconds apart.
 
     Args:
@@ -426,8 +387,7 @@ class StreamJoinColumns(Transform):
     how: How = "inner"
 
 
-@dataclass(frozen=True)
-class SortColumns(Transform):
+class SortColumns(Transform, frozen=True):
     """The rows of all batches in order.
 
     Args:
@@ -441,35 +401,30 @@ class SortColumns(Transform):
     nulls_first: bool = False
 
 
-@dataclass(frozen=True)
-class Top(Transform):
+class Top(Transform, frozen=True):
     """The first `n` rows of the sort by `names`, descending."""
 
     n: int
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class DistinctColumns(Transform):
+class DistinctColumns(Transform, frozen=True):
     """One row of each key; without names one of all equal rows."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Union(Transform):
+class Union(Transform, frozen=True):
     """The rows of all inputs, whose batches have columns of the same names."""
 
 
-@dataclass(frozen=True)
-class ToBatches(Transform):
+class ToBatches(Transform, frozen=True):
     """Batches as they are, and rows (dicts, named tuples) gathered into batches; `schema` is name → type."""
 
     schema: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class ToRows(Transform):
+class ToRows(Transform, frozen=True):
     """The rows of batches as dicts."""
 
 
@@ -480,8 +435,7 @@ COLUMNAR = (*PROJECTIONS, GroupColumns, JoinColumns, StreamJoinColumns, SortColu
 """Stages that work on batches of columns, by the names of these."""
 
 
-@dataclass(frozen=True)
-class Custom(Transform):
+class Custom(Transform, frozen=True):
     """A processor of the user's own; with a key all items of a key go to one of its processors."""
 
     supplier: Any
@@ -489,8 +443,7 @@ class Custom(Transform):
     keyed: bool = False
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """A stage's place in the graph.
 
     Args:

@@ -17,11 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from shmjet.cluster.protocol import News, Ping, Refused, Reply
 from shmjet.cluster.retry import as_retry, is_idempotent
@@ -89,8 +89,7 @@ def refusal(reply: Refused) -> Exception:
     return error
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     """A request that has not been answered, and when it was sent first."""
 
     future: Future[Any]

@@ -14,9 +14,10 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from shmjet.cluster.observable_messages import (
     OLDEST,
@@ -37,15 +38,13 @@ Post = Callable[[Callable[[int], Any]], "Future[Any]"]
 """Sends a request, made from its number; the future brings the reply."""
 
 
-@dataclass(frozen=True)
-class Missed:
+class Missed(msgspec.Struct, frozen=True):
     """So many items came and went while the reader was busy."""
 
     count: int
 
 
-@dataclass(frozen=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """What was kept is lost with the member that kept it; jobs write on."""
 
     text: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.membership.peer_messages import PreparePart, ProbePart
@@ -31,8 +32,7 @@ from shmjet.net.messages import OpenExecution
 from shmjet.snapshots.store import SnapshotStore
 
 
-@dataclass(kw_only=True)
-class MemberServices:
+class MemberServices(msgspec.Struct, kw_only=True):
     """What executions use of their member."""
 
     workers: Workers
@@ -48,9 +48,9 @@ class MemberServices:
     """Called when an execution has got its arena, and before it gives it back, so that monitors look again."""
     attachments: Path = Path()
     """Where the files attached to jobs are, in a folder for each job."""
-    snapshots: SnapshotStore = field(default_factory=lambda: SnapshotStore(Path()))
+    snapshots: SnapshotStore = msgspec.field(default_factory=lambda: SnapshotStore(Path()))
     """Of this member."""
-    snapshot_keeper: SnapshotKeeper = field(default_factory=lambda: SnapshotKeeper(SnapshotStore(Path())))
+    snapshot_keeper: SnapshotKeeper = msgspec.field(default_factory=lambda: SnapshotKeeper(SnapshotStore(Path())))
     """Has copies of them on other members."""
     link: Callable[[], LinkClient | None] = lambda: None
     """Gives the link to other members, None where there is none."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -54,8 +53,7 @@ METRICS_S = 1.0
 """How long other members may take to tell their metrics."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttemptPlan:
+class AttemptPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be attempted, and where.
 
     Args:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.lineage import Lineage
@@ -20,8 +21,7 @@ from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS, Metrics
 
 
-@dataclass(slots=True, kw_only=True)
-class EndedAttempt:
+class EndedAttempt(msgspec.Struct, kw_only=True):
     """An attempt of which nothing is left.
 
     Args:

@@ -10,7 +10,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from signal import SIGKILL
 from typing import Any
@@ -82,8 +81,7 @@ _NONSENSE = (ValueError, LookupError, OverflowError)
 """What comes of reading numbers that mean nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Assignment:
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """What a participant is given.
 
     Args:

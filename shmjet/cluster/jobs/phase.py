@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 
 class Phase(enum.Enum):
@@ -33,8 +34,7 @@ class Phase(enum.Enum):
 _EARLY = (Phase.PROBING, Phase.PREPARING, Phase.RUNNING)
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(msgspec.Struct):
     """How far a member is for the coordinator, or a process for its member.
 
     Args:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.ended_attempt import unbegun

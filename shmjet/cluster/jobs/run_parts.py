@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
@@ -58,8 +59,7 @@ class Next(enum.Enum):
     """Another attempt, when the run is resumed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRequest:
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be run.
 
     Args:
@@ -75,8 +75,7 @@ class RunRequest:
     token: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunSuspension:
+class RunSuspension(msgspec.Struct, frozen=True, kw_only=True):
     """Why a run is suspended.
 
     Args:
@@ -91,8 +90,7 @@ class RunSuspension:
         return self.failure is None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What a client has asked to follow the attempt.
 
     Args:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from shmjet.cluster.membership.peer_messages import ResolvePart, SavePart
 from shmjet.execution.messages import SavedProcessor
@@ -19,8 +20,7 @@ Place = tuple[str, int, int]
 Order = SavePart | ResolvePart
 
 
-@dataclass(frozen=True, kw_only=True)
-class SnapshotRequest:
+class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What kind of snapshot is wanted.
 
     Args:

@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -45,8 +44,7 @@ _LEAST_RATE: Final = 8 << 20
 logger = logging.getLogger("shmjet.member")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Export:
+class Export(msgspec.Struct, frozen=True, kw_only=True):
     """An exported snapshot on its way: its name, and the version under which all members keep it."""
 
     name: str

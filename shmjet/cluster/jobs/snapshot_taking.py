@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -33,8 +32,7 @@ class Clock(Protocol):
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class SnapshotSource:
+class SnapshotSource(msgspec.Struct, frozen=True, kw_only=True):
     """Whose snapshots are taken.
 
     Args:
@@ -58,8 +56,7 @@ class SnapshotSource:
         return repr(self.job_name) if self.job_name else self.job_id
 
 
-@dataclass(frozen=True, kw_only=True)
-class SnapshotUser:
+class SnapshotUser(msgspec.Struct, frozen=True, kw_only=True):
     """What the taking of a snapshot calls.
 
     Args:

@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -48,15 +47,14 @@ _MOST_EXCEPTION = 1 << 16
 logger = logging.getLogger("shmjet.member")
 
 
-@dataclass(eq=False)
-class _Kept:
+class _Kept(msgspec.Struct, eq=False):
     """A live run that this member coordinates."""
 
     run: JobRun
     scaling: Scaling
     has_snapshot: bool
     is_committing: bool = False
-    last: RunState = field(default_factory=lambda: RunState((0, 0)))
+    last: RunState = msgspec.field(default_factory=lambda: RunState((0, 0)))
 
 
 class SurvivingRuns:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -124,13 +123,12 @@ Make = Callable[[RunRequest, Told, Told], Running]
 left of it."""
 
 
-@dataclass(eq=False)
-class JobRecord:
+class JobRecord(msgspec.Struct, eq=False):
     """A job with its executions, the newest last."""
 
     submission: Submission
     code: InlineOrMemfd
-    executions: list[Running] = field(default_factory=list)
+    executions: list[Running] = msgspec.field(default_factory=list)
 
     @property
     def status(self) -> JobStatus:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.registry import ParticipantRegistry
@@ -73,8 +74,7 @@ class Scope(enum.Enum):
     the connection itself change hands."""
 
 
-@dataclass(frozen=True)
-class RequestHandler:
+class RequestHandler(msgspec.Struct, frozen=True):
     """What answers the requests of one type.
 
     Args:

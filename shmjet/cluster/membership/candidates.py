@@ -6,15 +6,15 @@ A part of `membership`; no clock in here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from shmjet.cluster.membership.roster import Roster
 from shmjet.cluster.membership.views import Fenced, Install, JoinRefused, JoinRequest, Peer, Redirect, View
 from shmjet.cluster.partitions.table import PartitionTable
 
 
-@dataclass
-class Candidate:
+class Candidate(msgspec.Struct):
     """A process that asks: what it has seen, since when it may be in views (0: not yet), and when it asked last."""
 
     peer: Peer

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+
+import msgspec
 
 from shmjet.cluster.membership.failure_detector import DetectorSettings, detector_for
 from shmjet.cluster.membership.views import Peer, View
@@ -22,8 +23,7 @@ class State(enum.Enum):
     REFUSED = enum.auto()
 
 
-@dataclass(frozen=True)
-class MembershipSettings:
+class MembershipSettings(msgspec.Struct, frozen=True):
     """Times in seconds.
 
     Args:
@@ -36,7 +36,7 @@ class MembershipSettings:
         own_pause: a gap between two ticks above which it is we who were away, not the others.
     """
 
-    detector: DetectorSettings = field(default_factory=DetectorSettings)
+    detector: DetectorSettings = msgspec.field(default_factory=DetectorSettings)
     join_patience: float = 3.0
     join_interval: float = 0.2
     probe_interval: float = 1.0
@@ -54,8 +54,7 @@ def membership_settings(longest_silence: float) -> MembershipSettings:
     )
 
 
-@dataclass(frozen=True)
-class ViewInstalled:
+class ViewInstalled(msgspec.Struct, frozen=True):
     """There is a new view; of the `old` view's members, `lost` are gone and `left` have said goodbye."""
 
     view: View
@@ -65,44 +64,38 @@ class ViewInstalled:
     left: tuple[Peer, ...]
 
 
-@dataclass(frozen=True)
-class TableInstalled:
+class TableInstalled(msgspec.Struct, frozen=True):
     """There is a new table of partitions: of a new view, which has been reported before, or of the same one."""
 
     table: PartitionTable
 
 
-@dataclass(frozen=True)
-class PartitionsLost:
+class PartitionsLost(msgspec.Struct, frozen=True):
     """No member has all of these partitions any more: they begin anew, empty. Reported where the view was proposed."""
 
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class WasIsolated:
+class WasIsolated(msgspec.Struct, frozen=True):
     """We have lost touch with these, which is more than half; what they took part in has failed."""
 
     lost: tuple[Peer, ...]
 
 
-@dataclass(frozen=True)
-class WasFenced:
+class WasFenced(msgspec.Struct, frozen=True):
     """The others went on without us: everything has failed, and we join again as `me`."""
 
     me: Peer
     others: tuple[Peer, ...]
 
 
-@dataclass(frozen=True)
-class JoinFailed:
+class JoinFailed(msgspec.Struct, frozen=True):
     """The cluster does not take us; `text` says why."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class HasLeft:
+class HasLeft(msgspec.Struct, frozen=True):
     """The others know that we go."""
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+
+import msgspec
 
 HEARTBEAT_S = 0.25
 """The heartbeat interval: the link sends one to each peer, and detectors expect one, every so many seconds."""
@@ -21,8 +22,7 @@ _LEAST_DEVIATION_S = 0.05
 _NO_CHANCE = 1e-300
 
 
-@dataclass(frozen=True)
-class DetectorSettings:
+class DetectorSettings(msgspec.Struct, frozen=True):
     """How patient detectors are; all in seconds but the first two.
 
     Args:

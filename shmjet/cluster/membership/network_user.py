@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from shmjet.cluster.folder import InstanceFolder
 from shmjet.cluster.membership.events import ViewInstalled
@@ -11,8 +12,7 @@ from shmjet.cluster.membership.views import Peer
 from shmjet.net.messages import TlsFiles
 
 
-@dataclass(frozen=True)
-class NetworkSettings:
+class NetworkSettings(msgspec.Struct, frozen=True):
     """What a member with a network needs to know of it; see `JetConfig`."""
 
     bind: str

@@ -13,8 +13,9 @@ import contextlib
 import itertools
 import resource
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from shmjet.host.memory_limits import available_memory
 from shmjet.ring.arena import Arena, ArenaError
@@ -31,13 +32,12 @@ _WASTE = 8
 _STEP = 1 << 16
 
 
-@dataclass(eq=False)
-class PooledArena:
+class PooledArena(msgspec.Struct, eq=False):
     """An arena with the endpoints whose processes have it mapped."""
 
     id: int
     arena: Arena
-    attached: set[int] = field(default_factory=set)
+    attached: set[int] = msgspec.field(default_factory=set)
     is_viewed: bool = False
     """Whether a batch that lies in it outlives its execution somewhere, so that it must not be used again."""
 

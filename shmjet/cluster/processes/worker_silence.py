@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from shmjet.cluster.processes.workers import Child
 from shmjet.execution import control
@@ -29,12 +30,11 @@ STEP_S = 1.0
 logger = logging.getLogger("shmjet.member")
 
 
-@dataclass
-class _Silence:
+class _Silence(msgspec.Struct):
     """What is known of one process."""
 
     sign: int = -1
-    patience: Patience = field(default_factory=lambda: Patience(STEP_S))
+    patience: Patience = msgspec.field(default_factory=lambda: Patience(STEP_S))
     said_at: float = 0.0
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -33,8 +32,7 @@ MAPS_LOST = "its maps and lists may be lost with it"
 _encode = msgspec.msgpack.Encoder().encode
 
 
-@dataclass
-class _Asked:
+class _Asked(msgspec.Struct):
     client: LocalClient
     request: Any
     first: float

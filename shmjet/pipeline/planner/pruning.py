@@ -7,7 +7,8 @@ because a name on both sides has to be found.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.column_needs import Names, Needs, known_names, needed_names, reads

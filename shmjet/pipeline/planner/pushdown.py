@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from shmjet.core.column_key import ColumnKey
 from shmjet.core.expressions import Call, Expression
 from shmjet.pipeline import transforms as t
@@ -37,7 +39,7 @@ def _telling_columns(node: t.Node, nodes: Sequence[t.Node]) -> t.Node:
     consumers = [each for each in nodes if node.id in each.upstream]
     if not hasattr(transform.source, "telling_columns") or not all(_is_of_columns(each) for each in consumers):
         return node
-    return replace(node, transform=replace(transform, source=transform.source.telling_columns()))
+    return structs.replace(node, transform=structs.replace(transform, source=transform.source.telling_columns()))
 
 
 def _is_of_columns(node: t.Node) -> bool:
@@ -144,7 +146,7 @@ def _without(nodes: Sequence[t.Node], gone: set[int]) -> tuple[list[t.Node], dic
             number[node.id] = number[node.upstream[0]]
             continue
         number[node.id] = len(left)
-        left.append(replace(node, id=len(left), upstream=tuple(number[id_] for id_ in node.upstream)))
+        left.append(structs.replace(node, id=len(left), upstream=tuple(number[id_] for id_ in node.upstream)))
     return left, {number[node.id]: node.id for node in nodes if node.id not in gone}
 
 
@@ -161,4 +163,6 @@ def _narrowed(node: t.Node, conditions: Sequence[Expression], known: Names, need
         columns = tuple(sorted(needs))
     if columns is None and not conditions:
         return node
-    return replace(node, transform=replace(transform, source=transform.source.narrowed(columns, tuple(conditions))))
+    return structs.replace(
+        node, transform=structs.replace(transform, source=transform.source.narrowed(columns, tuple(conditions)))
+    )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from shmjet.core.column_key import ColumnKey
 from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
@@ -79,7 +81,7 @@ def on_frames(nodes: Sequence[t.Node]) -> tuple[t.Node, ...]:
         elif isinstance(node.transform, t.Union):
             left += _merged(node, upstream, left)
         else:
-            left.append(replace(node, id=len(left), upstream=upstream))
+            left.append(structs.replace(node, id=len(left), upstream=upstream))
         number[node.id] = len(left) - 1
     return tuple(left)
 
@@ -111,14 +113,14 @@ def _merged(node: t.Node, upstream: tuple[int, ...], before: Sequence[t.Node]) -
         for place, id_ in enumerate(upstream)
     ]
     ids = tuple(each.id for each in made)
-    return [*made, replace(node, id=len(before) + len(made), transform=t.Merge(), upstream=ids)]
+    return [*made, structs.replace(node, id=len(before) + len(made), transform=t.Merge(), upstream=ids)]
 
 
 def _source(node: t.Node, number: int, frame: Frame) -> t.Node:
     if isinstance(node.transform, t.Source):
-        return replace(node, id=number)
+        return structs.replace(node, id=number)
     source = frame.source.made(frame.df, frame.notes)
-    return replace(node, id=number, transform=t.Source(source), upstream=(), on_error=None)
+    return structs.replace(node, id=number, transform=t.Source(source), upstream=(), on_error=None)
 
 
 def _frame(node: t.Node, inputs: list[Frame | None]) -> Frame | None:
