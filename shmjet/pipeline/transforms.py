@@ -7,6 +7,7 @@ processors work. After Jet's `*Transform` classes, without their methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -134,7 +135,8 @@ class Merge(Transform, frozen=True):
     """The items of all inputs."""
 
 
-class JoinClause(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class JoinClause:
     """How one side of a hash join is joined: made by `on_keys` and `join_map_entries`.
 
     Args:

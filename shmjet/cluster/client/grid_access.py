@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmjet.cluster.client.connection import refusal
 from shmjet.cluster.client.direct_lines import Dial, DirectLines, LineLost
@@ -24,10 +24,12 @@ from shmjet.cluster.protocol import (
     Refused,
 )
 from shmjet.data.errors import ShmjetError
-from shmjet.grid import Grid
 from shmjet.grid.errors import PartitionMovedError
-from shmjet.grid.routed import RoutedGrid
-from shmjet.grid.routes import Owners
+
+if TYPE_CHECKING:
+    from shmjet.grid import Grid
+    from shmjet.grid.routed import RoutedGrid
+    from shmjet.grid.routes import Owners
 
 _REQUESTS = 4
 """Requests of one call that are under way at the same time, to different environments and members."""
@@ -37,7 +39,7 @@ Ask = Callable[[Callable[[int], Any]], Any]
 
 
 class GridAccess:
-    """See the module. Nothing is opened before the first map or list is wanted.
+    """See the module. Nothing is opened, and no code of maps loaded, before the first map or list is wanted.
 
     Args:
         folder: of the store; None where it may be another host's.
@@ -53,6 +55,7 @@ class GridAccess:
         self._check = check
         self._lock = threading.Lock()
         self._grid: Grid | RoutedGrid | None = None
+        self._routed: RoutedGrid | None = None
         self._here: Grid | None = None
         self._closed = False
 
@@ -65,17 +68,22 @@ class GridAccess:
         self._check_open()
         with self._lock:
             if self._grid is None:
-                self._grid = (
-                    RoutedGrid(self, requests=_REQUESTS) if self._folder is None else self._opened(self._folder)
-                )
+                self._grid = self._opened()
             return self._grid
 
-    def _opened(self, folder: Path) -> Grid | RoutedGrid:
-        grid = Grid.open(folder)
+    def _opened(self) -> Grid | RoutedGrid:
+        from shmjet.grid import Grid
+        from shmjet.grid.routed import RoutedGrid
+
+        if self._folder is None:
+            self._routed = RoutedGrid(self, requests=_REQUESTS)
+            return self._routed
+        grid = Grid.open(self._folder)
         if not grid.opened.is_divided:
             return grid
         self._here = grid
-        return RoutedGrid(self, grid.opened, self._await_backups, self._check_usable, _REQUESTS)
+        self._routed = RoutedGrid(self, grid.opened, self._await_backups, self._check_usable, _REQUESTS)
+        return self._routed
 
     def ask(self, member: str, body: bytes) -> bytes:
         """See `shmjet.grid.routes.Carrier`."""
@@ -102,6 +110,8 @@ class GridAccess:
 
     def owners(self) -> Owners:
         """See `shmjet.grid.routes.Carrier`."""
+        from shmjet.grid.routes import Owners
+
         self._check_open()
         reply = self._ask(DescribePartitions)
         assert isinstance(reply, PartitionsReply)
@@ -121,8 +131,8 @@ class GridAccess:
 
     def forget(self) -> None:
         """Take that the maps may be another member's now."""
-        if isinstance(self._grid, RoutedGrid):
-            self._grid.forget()
+        if self._routed is not None:
+            self._routed.forget()
 
     def end_listeners(self) -> None:
         """End the listeners of maps."""

@@ -60,10 +60,10 @@ from shmjet.core.checks import check_observable_name
 from shmjet.core.config import IN_MEMORY
 from shmjet.execution.failure import to_exception
 from shmjet.execution.foreign_errors import name_of, text_of
-from shmjet.grid import IList, IMap
 
 if TYPE_CHECKING:
     from shmjet.cluster.client.backend import Backend
+    from shmjet.grid import IList, IMap
 
 
 class Planned(Protocol):
