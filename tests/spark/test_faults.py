@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -75,13 +74,11 @@ def test_rows_that_come_out_otherwise_the_second_time_fail_a_deterministic_feed(
     def shifting(index: int, elements: Iterator[int]) -> Iterator[int]:
         first = once(Path(place), "first")
         for n, element in enumerate(elements):
-            if first and n in (2000, 2500):
-                time.sleep(0.1)  # Spark takes its time, so what came before is handed over
-            if first and n == 3000:
+            if first and n == 30_000:  # the memory holds fewer: rows have been handed over
                 raise ValueError("broken once")
             yield element if first else -element
 
-    rdd = spark.sparkContext.parallelize(range(5000), 1).mapPartitionsWithIndex(shifting)
+    rdd = spark.sparkContext.parallelize(range(40_000), 1).mapPartitionsWithIndex(shifting)
     with pytest.raises(JobFailedError, match=r"other rows .*persist\(\) the DataFrame"):
         fed(spark_source(rdd, columns=["value"], batch_rows=100, deterministic=True, memory=1 << 16))
 
