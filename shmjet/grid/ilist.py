@@ -12,9 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 
 from shmjet._native import index_of_special
-from shmjet.data.html_tables import MOST_ROWS
 from shmjet.grid.blobs import BlobVanishedError
-from shmjet.grid.collection_html import collection_html
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import INDEX
 from shmjet.grid.scan import of_one_store
@@ -145,6 +143,9 @@ class IList(Sequence[T]):
 
     def _repr_html_(self) -> str:
         """Show its first items, in a notebook."""
+        from shmjet.data.html_tables import MOST_ROWS
+        from shmjet.grid.collection_html import collection_html
+
         return collection_html(repr(self), lambda: (len(self), list(islice(self, MOST_ROWS))))
 
     def __reduce__(self) -> NoReturn:

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.map_config import PLAIN, MapConfig
-from shmjet.data.html_tables import MOST_ROWS
-from shmjet.grid.collection_html import collection_html
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.journal import Journal, Listeners
 from shmjet.grid.map_entries import MapEntries
@@ -374,6 +372,9 @@ class IMap(MutableMapping[K, V]):
 
     def _repr_html_(self) -> str:
         """Show some of its entries, in a notebook."""
+        from shmjet.data.html_tables import MOST_ROWS
+        from shmjet.grid.collection_html import collection_html
+
         return collection_html(repr(self), lambda: (len(self), list(islice(self.items(), MOST_ROWS))), is_map=True)
 
     def __reduce__(self) -> NoReturn:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
 import subprocess
 import sys
@@ -190,7 +189,7 @@ def dump_of(folder: Path) -> bytes:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return json.dumps({"gone": f"cannot be looked at: {error}"}).encode()
+        return msgspec.json.encode({"gone": f"cannot be looked at: {error}"})
     if done.returncode:
-        return json.dumps({"gone": f"cannot be looked at: {done.stderr.decode(errors='replace').strip()}"}).encode()
+        return msgspec.json.encode({"gone": f"cannot be looked at: {done.stderr.decode(errors='replace').strip()}"})
     return done.stdout
