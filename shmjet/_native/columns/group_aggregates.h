@@ -120,8 +120,8 @@ static inline int was_seen(const group_table_t *table, const group_field_t *fiel
 
 /* -- the loops ----------------------------------------------------------------------------------------------------- */
 
-#define EACH(chosen, state) \
-    for (int i = 0; i < (chosen)->count; i++) \
+#define EACH(chosen, state)                                                                                      \
+    for (size_t i = 0, end = (size_t)(chosen)->count; i < end; i++) /* an int would be widened for each address */ \
         for (uint8_t *state = (chosen)->rows[i] + offset, *once = state; once; once = NULL)
 
 __extension__ typedef __int128 int128_t;
@@ -176,14 +176,14 @@ static __attribute__((noinline)) void add_far(uint8_t *state, double value, doub
     store_sum(state, total, mine + error + ((sum - (total - part)) + (value - part)), 1);
 }
 
+/* A sum that is not in units has a 0 as the lowest bit of its error, which so can be used as it is. */
 static inline void add_float(uint8_t *state, double value) {
-    double sum = load_f64(state), total = sum + value, part = total - sum;
-    uint64_t word = load_u64(state + 8);
-    if (__builtin_expect((word & 1) | !is_finite(total), 0)) {
+    double sum = load_f64(state), error = load_f64(state + 8), total = sum + value, part = total - sum;
+    if (__builtin_expect(state[8] & 1, 0) || __builtin_expect(!is_finite(total), 0)) {
         add_far(state, value, 0.0, 0);
         return;
     }
-    store_sum(state, total, sum_error(word) + ((sum - (total - part)) + (value - part)), 0);
+    store_sum(state, total, error + ((sum - (total - part)) + (value - part)), 0);
 }
 
 static inline void loop_count(const chosen_t *chosen, uint32_t offset) {

@@ -20,6 +20,7 @@
 #include "columns/group_capture.h"
 #include "columns/group_keys.h"
 #include "columns/group_memory.h"
+#include "columns/simd.h"
 
 #define SEGMENT_BITS 11
 #define SEGMENT_SLOTS (UINT32_C(1) << SEGMENT_BITS)
@@ -307,11 +308,15 @@ static inline int group_verify(group_table_t *table, int count, int compare_null
     return unclear;
 }
 
+SIMD_CLONES static uint64_t near_reach(uint64_t base, const uint8_t *words, int count) {
+    uint64_t reach = 0;
+    for (int i = 0; i < count; i++) reach |= load_u64(words + 8 * (size_t)i) - base;
+    return reach;
+}
+
 /* Whether all keys of a block are near ones. Now and then, when they are not, makes others the near ones. */
 static inline int near_fits(group_near_t *near, const uint8_t *words, int count) {
-    uint64_t base = near->base, reach = 0;
-    for (int i = 0; i < count; i++) reach |= load_u64(words + 8 * i) - base;
-    if (reach < NEAR_KEYS) return near->refused = 0, 1;
+    if (near_reach(near->base, words, count) < NEAR_KEYS) return near->refused = 0, 1;
     if (++near->refused % NEAR_PATIENCE != 1) return 0;
     int64_t least = INT64_MAX, most = INT64_MIN;
     for (int i = 0; i < count; i++) {
@@ -326,20 +331,31 @@ static inline int near_fits(group_near_t *near, const uint8_t *words, int count)
     return 1;
 }
 
+/* Writes the groups that the near keys say; returns how many of them say nothing. */
+SIMD_CLONES static int near_groups(const uint32_t *near, uint64_t base, const uint8_t *words, int count,
+                                   uint32_t *restrict groups) {
+    int unknown = 0;
+    for (int i = 0; i < count; i++) {
+        uint32_t group = near[load_u64(words + 8 * (size_t)i) - base];
+        groups[i] = group;
+        unknown += !group;
+    }
+    return unknown;
+}
+
+SIMD_CLONES static void rows_of_groups(uint8_t *rows, uint32_t stride, const uint32_t *groups, int count,
+                                       uint8_t **restrict to) {
+    for (int i = 0; i < count; i++) to[i] = rows + groups[i] * (uint64_t)stride;
+}
+
 /* What the near keys say of a block, and in `unclear` the rows of which they say nothing. */
 static inline int group_recall(group_table_t *table, const uint8_t *words, int count) {
     group_block_t *block = table->block;
-    const uint32_t *groups = table->near->groups;
-    uint64_t base = table->near->base;
-    uint8_t *rows = table->memory.base[REGION_ROWS];
-    size_t stride = table->memory.header->stride;
-    int unclear = 0;
-    for (int i = 0; i < count; i++) {
-        uint32_t group = groups[load_u64(words + 8 * i) - base];
-        block->groups[i] = group;
-        block->rows[i] = rows + group * stride;
+    int unclear = 0, unknown = near_groups(table->near->groups, table->near->base, words, count, block->groups);
+    rows_of_groups(table->memory.base[REGION_ROWS], table->memory.header->stride, block->groups, count, block->rows);
+    for (int i = 0; unclear < unknown; i++) {
         block->unclear[unclear] = (uint16_t)i;
-        unclear += !group;
+        unclear += !block->groups[i];
     }
     return unclear;
 }
