@@ -25,6 +25,7 @@ from _harness import Bench, Report, parse_options, rate
 
 from shmjet import Batch, Text, column
 from shmjet.columns.expressions import Projection, Selection
+from shmjet.host.allocator import keep_freed_memory
 
 ROWS = 65_536
 NUMBERS = {"numbers": (0.5, 0.1), "numbers_all": (0.995, 0.005)}
@@ -132,6 +133,7 @@ def bench_text(options: Any, report: Report, name: str, rows: int) -> None:
 
 
 def main() -> int:
+    keep_freed_memory()  # as workers do; peers but numpy have allocators of their own that do so
     options = parse_options(__doc__, benches=[*NUMBERS, *TEXTS])
     report = Report(options)
     for name in NUMBERS:

@@ -20,6 +20,8 @@ from typing import Any
 
 from _harness import Bench, Options, Report, parse_options, rate
 
+from shmjet.host.allocator import keep_freed_memory
+
 ROWS = 1_000_000
 BATCH = 1 << 16
 SORTS = ["sort_int64", "sort_float64", "sort_text", "sort_columns", "sort_batch"]
@@ -181,6 +183,7 @@ def measure(options: Options, report: Report, name: str, run: Callable[[], Any],
 def main() -> int:
     """Run the benches asked for."""
     os.environ["POLARS_MAX_THREADS"] = "1"  # read when polars is imported
+    keep_freed_memory()  # as workers do; peers but numpy have allocators of their own that do so
     options = parse_options(__doc__, benches=[*SORTS, *JOINS])
     report = Report(options)
     for name in SORTS:
