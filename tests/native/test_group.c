@@ -151,6 +151,39 @@ static void test_text(void) {
     free(data);
 }
 
+/* Integer keys close together that wander off, in calls of any number of rows; some keys of a block are new. */
+static void test_keys_that_wander(int64_t start, int64_t step) {
+    enum { CALLS = 300, REACH = 500, ROOM = 2 * BLOCK + 5 };
+    group_table_t table;
+    CHECK(group_open(&table, "i", 1, SUM_COUNT, "f-", 2) == GROUP_OK);
+    double *sums = calloc(CALLS + REACH, sizeof *sums), sum;
+    int64_t *counts = calloc(CALLS + REACH, sizeof *counts), keys[ROOM], total = 0;
+    double values[ROOM];
+    for (int64_t call = 0; call < CALLS; call++) {
+        int64_t rows = 1 + (int64_t)(any() % ROOM);
+        for (int64_t i = 0; i < rows; i++) {
+            int64_t place = call + (int64_t)(any() % REACH);
+            keys[i] = start + step * place;
+            values[i] = (double)(any() % 4096) - 2048;
+            sums[place] += values[i];
+            counts[place]++;
+        }
+        column_t key = words_column('i', keys, rows), value = words_column('f', values, rows);
+        add_pairs(&table, &key, &value);
+        total += rows;
+    }
+    for (uint64_t g = 0; g < table.memory.header->groups; g++) {
+        int64_t place = (read_word(&table, 0, g) - start) / step, word = read_word(&table, 1, g);
+        memcpy(&sum, &word, sizeof sum);
+        CHECK(sum == sums[place] && read_word(&table, 2, g) == 0 && read_word(&table, 3, g) == counts[place]);
+        total -= counts[place];
+    }
+    CHECK(total == 0);
+    group_close(&table);
+    free(sums);
+    free(counts);
+}
+
 static void test_halves(void) {
     CHECK(half_to_double(0x0000) == 0.0 && half_to_double(0x3c00) == 1.0 && half_to_double(0xc000) == -2.0);
     CHECK(half_to_double(0x0001) == 0x1p-24 && half_to_double(0x7bff) == 65504.0 && half_to_double(0x8400) == -0x1p-14);
@@ -278,6 +311,9 @@ int main(void) {
     test_sums(BLOCK + 1, 3);
     test_sums(1000, 7);
     test_sums(200000, 2);
+    test_keys_that_wander(-250, 1);
+    test_keys_that_wander(INT64_MIN, 1);
+    test_keys_that_wander(INT64_MAX - 400 * 800, 400); /* the near keys become others repeatedly */
     test_a_skewed_directory();
     test_null_keys_and_values();
     test_large_sums();
