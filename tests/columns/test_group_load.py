@@ -66,15 +66,18 @@ def test_loaded_groups_are_those_that_were_saved_and_are_found_again(kind: str, 
 
 
 @pytest.mark.parametrize("read", [lambda groups: pickle.loads(pickle.dumps(groups)), lambda groups: groups.captured()])
-def test_a_copy_of_loaded_groups_has_all(read: Callable[[Groups], Groups]) -> None:
+@pytest.mark.parametrize("met", [0, 1])
+def test_a_copy_of_loaded_groups_has_all(read: Callable[[Groups], Groups], met: int) -> None:
     keys = KEYS["numbers"](ROWS)
     again = loaded(full(keys))
+    if met:  # so that something was looked for already
+        again.add(rows(keys[:met]))
     copy = read(again)
     for _ in copy.copy_steps():
         pass
     again.add(rows(keys))
-    assert contents(copy)["n"] == [1] * ROWS
-    assert contents(again)["n"] == [2] * ROWS
+    assert contents(copy)["n"] == [2] * met + [1] * (ROWS - met)
+    assert contents(again)["n"] == [3] * met + [2] * (ROWS - met)
 
 
 def test_another_process_finds_loaded_groups() -> None:

@@ -82,6 +82,62 @@ static void test_a_skewed_directory(void) {
     group_close(&table);
 }
 
+/* Rows that are loaded, then looked for some at a time: segments are filled as they are needed, up to the last. With
+ * `is_skewed` all go to few of them, which are split while they are filled. */
+static void test_loaded_rows(int64_t count, int64_t at_once, int is_skewed) {
+    group_table_t table;
+    open_sums(&table);
+    int64_t *keys = malloc((size_t)count * 8), *ones = malloc((size_t)count * 8), found = 0;
+    for (int64_t k = 0; found < count; k++)
+        if (!is_skewed || fold((uint64_t)k ^ table.memory.header->seed[0], table.memory.header->seed[1]) >> 54 == 7)
+            ones[found] = 1, keys[found++] = k;
+    column_t key = words_column('i', keys, count), one = words_column('i', ones, count);
+    column_t high = words_column('i', calloc((size_t)count, 8), count);
+    const column_t *keys_of[] = {&key}, *states[] = {&one, &high, &one};
+    CHECK(group_update(&table, keys_of, states, 1, count, NULL, 1) == GROUP_OK);
+    CHECK(table.loaded == (uint64_t)count && !table.waiting.segments);
+    uint64_t before = UINT64_MAX;
+    for (int64_t at = count; at > 0; at -= at_once) {
+        int64_t from = at > at_once ? at - at_once : 0;
+        column_t some = words_column('i', keys + from, at - from);
+        add_pairs(&table, &some, &some);
+        CHECK(!table.loaded && table.waiting.segments <= before);
+        before = table.waiting.segments;
+    }
+    CHECK(!table.waiting.segments && !table.waiting.rows && !table.tags);
+    CHECK(table.memory.header->groups == (uint64_t)count);
+    for (int64_t g = 0; g < count; g++)
+        CHECK(read_word(&table, 0, (uint64_t)g) == keys[g] && read_word(&table, 1, (uint64_t)g) == keys[g] + 1);
+    group_close(&table);
+    free((void *)high.data);
+    free(ones);
+    free(keys);
+}
+
+/* A table that is settled or closed while segments wait. */
+static void test_settling(void) {
+    for (int settles = 0; settles < 2; settles++) {
+        group_table_t table, other;
+        open_sums(&table);
+        int64_t keys[5000], ones[5000], zeros[5000] = {0};
+        for (int64_t i = 0; i < 5000; i++) keys[i] = 3 * i, ones[i] = 1;
+        column_t key = words_column('i', keys, 5000), one = words_column('i', ones, 5000);
+        column_t high = words_column('i', zeros, 5000), few = words_column('i', keys, 1);
+        const column_t *keys_of[] = {&key}, *states[] = {&one, &high, &one};
+        CHECK(group_update(&table, keys_of, states, 1, 5000, NULL, 1) == GROUP_OK);
+        add_pairs(&table, &few, &few);
+        CHECK(table.waiting.segments > 1);
+        if (settles) {
+            CHECK(group_settle(&table) == GROUP_OK && !table.waiting.segments);
+            CHECK(group_attach(&other, table.memory.fd) == GROUP_OK);
+            add_pairs(&other, &key, &key);
+            CHECK(other.memory.header->groups == 5000);
+            group_close(&other);
+        }
+        group_close(&table);
+    }
+}
+
 static void test_null_keys_and_values(void) {
     int64_t keys[] = {0, 0, 1, 0}, values[] = {5, 6, 7, 8};
     uint8_t key_valid[] = {1, 0, 1, 0}, value_valid[] = {0, 1, 0, 1};
@@ -315,6 +371,11 @@ int main(void) {
     test_keys_that_wander(INT64_MIN, 1);
     test_keys_that_wander(INT64_MAX - 400 * 800, 400); /* the near keys become others repeatedly */
     test_a_skewed_directory();
+    test_loaded_rows(1, 1, 0);
+    test_loaded_rows(1000, 7, 0);
+    test_loaded_rows(50000, 1000, 0);
+    test_loaded_rows(4000, 100, 1);
+    test_settling();
     test_null_keys_and_values();
     test_large_sums();
     test_text();

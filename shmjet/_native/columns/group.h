@@ -19,8 +19,7 @@ static inline void group_close(group_table_t *table) {
     free(table->template);
     free(table->near);
     free(table->updated);
-    free(table->tags);
-    table->tags = NULL;
+    group_forget_loaded(table);
     table->updated = NULL;
     table->block = NULL;
     table->near = NULL;
@@ -180,7 +179,7 @@ static inline int group_update(group_table_t *table, const column_t *const *keys
                                int is_merge, int64_t rows, uint32_t *numbers, int is_load) {
     is_load = is_load && group_is_loading(table);
     if (!is_load && table->loaded) {
-        int status = group_settle(table);
+        int status = group_list_loaded(table);
         if (status != GROUP_OK) return status;
     }
     group_header_t *header = table->memory.header;

@@ -1,7 +1,8 @@
 /* Groups that are all new, as a restore brings them: rows are appended, and no key is looked for. No Python in here.
  *
- * The index is made when something is looked for next: the rows are sorted by the segment that their hashes lead to, so
- * that one segment after the other is filled while it lies in the cache. Looking for each row of a large table by
+ * When something is looked for next, the rows are listed by the segment of the index that their hashes lead to. A segment
+ * is filled when a hash leads to it for the first time: all at once, while it lies in the cache, and none before it is
+ * needed, so that what comes first after a restore waits for the listing only. Looking for each row of a large table by
  * itself takes two to three times as long: each waits for memory.
  */
 #ifndef SHMJET_GROUP_LOAD_H
@@ -15,10 +16,42 @@ static inline int group_is_loading(const group_table_t *table) {
     return header->keys && header->groups == table->loaded;
 }
 
+/* Forgets what is only needed until all loaded rows are in the index. */
 static inline void group_forget_loaded(group_table_t *table) {
     free(table->tags);
+    free(table->waiting.rows);
+    free(table->waiting.ends);
+    free(table->waiting.waits);
     table->tags = NULL;
     table->loaded = table->tags_room = 0;
+    memset(&table->waiting, 0, sizeof table->waiting);
+}
+
+/* Whether the keys of a batch are numbers, none of which is null. */
+static inline int group_are_plain(const group_table_t *table, const column_t *const *keys) {
+    const group_header_t *header = table->memory.header;
+    for (uint32_t k = 0; k < header->keys; k++)
+        if (header->key_fields[k].class == 't' || keys[k]->valid) return 0;
+    return 1;
+}
+
+/* As group_append() of the first `count` rows of the block, whose keys are plain. */
+static inline void group_append_plain(group_table_t *table, uint32_t count) {
+    group_header_t *header = table->memory.header;
+    const uint32_t stride = header->stride, mark_bytes = header->mark_bytes;
+    uint8_t *rows = group_row(table, header->groups + 1), *marks = group_marks(table, header->groups + 1);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t at = 0; at < stride; at += 8)
+            store_u64(rows + (size_t)i * stride + at, load_u64(table->template + at));
+    memset(marks, 0, (size_t)count * mark_bytes);
+    for (uint32_t at = header->null_bytes; at < mark_bytes; at++)
+        for (uint32_t i = 0; i < count; i++) marks[(size_t)i * mark_bytes + at] = table->template[stride + at];
+    for (uint32_t k = 0; k < header->keys; k++) {
+        const uint8_t *words = table->block->keys[k].words;
+        uint8_t *place = rows + header->key_fields[k].offset;
+        for (uint32_t i = 0; i < count; i++) store_u64(place + (size_t)i * stride, load_u64(words + 8 * i));
+    }
+    header->groups += count;
 }
 
 /* Appends `count` new groups from row `start` on; fills block->groups and block->rows. */
@@ -44,10 +77,13 @@ static inline int group_append_block(group_table_t *table, const column_t *const
                      block->nulls[k / 64]) < 0)
             return GROUP_LONG_TEXT;
     group_hash(table, keys, count);
-    for (int i = 0; i < count; i++) {
-        if (group_append(table, i) != GROUP_OK) return GROUP_ERRNO;
-        table->tags[table->loaded++] = tag_of(block->hashes[i]);
-    }
+    for (int i = 0; i < count; i++) table->tags[table->loaded + (uint64_t)i] = tag_of(block->hashes[i]);
+    table->loaded += (uint64_t)count;
+    if (group_are_plain(table, keys))
+        group_append_plain(table, (uint32_t)count);
+    else
+        for (int i = 0; i < count; i++)
+            if (group_append(table, i) != GROUP_OK) return GROUP_ERRNO;
     for (int i = 0; i < count; i++) {
         block->groups[i] = (uint32_t)(first + 1) + (uint32_t)i;
         block->rows[i] = group_row(table, block->groups[i]);
@@ -91,32 +127,75 @@ static inline int group_expect(group_table_t *table, uint64_t groups) {
     return GROUP_OK;
 }
 
-/* Makes the index of the rows that were loaded. Returns GROUP_OK or an error, and then the table is of no more use. */
-static inline int group_settle(group_table_t *table) {
+/* Fills a segment that waits. Returns GROUP_OK or an error. */
+static inline int group_fill(group_table_t *table, uint32_t segment) {
+    group_waiting_t *waiting = &table->waiting;
+    const uint32_t *rows = waiting->rows + (segment ? waiting->ends[segment - 1] : 0);
+    uint32_t count = (uint32_t)(waiting->rows + waiting->ends[segment] - rows);
+    uint32_t most = table->memory.header->depth <= ROOMY_DEPTH ? ROOMY_FILL : MOST_FILL;
+    waiting->waits[segment] = 0;
+    if (count > most) {
+        for (uint32_t i = 0; i < count; i++) {
+            int status = group_enter(table, (uint64_t)table->tags[rows[i]] << 32 | (rows[i] + 1));
+            if (status != GROUP_OK) return status;
+        }
+    } else {
+        uint8_t *slots = table->memory.base[REGION_SLOTS] + segment * SEGMENT_BYTES;
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t tag = table->tags[rows[i]], at = tag & SEGMENT_MASK;
+            while (load_u64(slots + 8 * (size_t)at)) at = (at + 1) & SEGMENT_MASK;
+            store_u64(slots + 8 * (size_t)at, (uint64_t)tag << 32 | (rows[i] + 1));
+        }
+        store_u32(segment_fill(table, segment), count);
+    }
+    if (!--waiting->segments) group_forget_loaded(table);
+    return GROUP_OK;
+}
+
+/* Fills the segments that the hashes of a block lead to. Returns GROUP_OK or an error. */
+static inline int group_fill_for(group_table_t *table, int count) {
+    for (int i = 0; i < count && table->waiting.segments; i++) {
+        uint32_t segment = prefix_of(tag_of(table->block->hashes[i]), table->waiting.depth);
+        int status = table->waiting.waits[segment] ? group_fill(table, segment) : GROUP_OK;
+        if (status != GROUP_OK) return status;
+    }
+    return GROUP_OK;
+}
+
+/* Lists the rows that were loaded by the segments that they go to, all of which wait then. Returns GROUP_OK or an error,
+ * and then the table is of no more use. */
+static inline int group_list_loaded(group_table_t *table) {
     uint64_t rows = table->loaded;
     if (!rows) return GROUP_OK;
     int status = group_expect(table, rows);
     if (status != GROUP_OK) return status;
-    uint32_t depth = table->memory.header->depth;
+    group_waiting_t *waiting = &table->waiting;
+    uint32_t depth = waiting->depth = table->memory.header->depth;
     size_t segments = (size_t)1 << depth;
-    uint32_t *places = calloc(segments + 1, sizeof *places);
-    uint64_t *order = malloc(rows * sizeof *order); /* as slots are */
-    if (!places || !order) {
-        errno = ENOMEM;
-        status = GROUP_ERRNO;
-        goto done;
+    uint32_t *ends = waiting->ends = calloc(segments + 1, sizeof *ends);
+    waiting->rows = malloc(rows * sizeof *waiting->rows);
+    waiting->waits = malloc(segments);
+    if (!ends || !waiting->rows || !waiting->waits) {
+        group_forget_loaded(table);
+        return errno = ENOMEM, GROUP_ERRNO;
     }
-    for (uint64_t i = 0; i < rows; i++) places[prefix_of(table->tags[i], depth) + 1]++;
-    for (size_t s = 0; s < segments; s++) places[s + 1] += places[s];
-    for (uint64_t i = 0; i < rows; i++) {
-        uint32_t tag = table->tags[i];
-        order[places[prefix_of(tag, depth)]++] = (uint64_t)tag << 32 | (i + 1);
+    for (uint64_t i = 0; i < rows; i++) ends[prefix_of(table->tags[i], depth) + 1]++;
+    for (size_t s = 0; s < segments; s++) {
+        waiting->waits[s] = ends[s + 1] > 0;
+        waiting->segments += ends[s + 1] > 0;
+        ends[s + 1] += ends[s];
     }
-    for (uint64_t i = 0; i < rows && status == GROUP_OK; i++) status = group_enter(table, order[i]);
-done:
-    free(places);
-    free(order);
-    group_forget_loaded(table);
+    /* So far where each segment begins; this makes it where it ends. */
+    for (uint64_t i = 0; i < rows; i++) waiting->rows[ends[prefix_of(table->tags[i], depth)]++] = (uint32_t)i;
+    table->loaded = 0;
+    return GROUP_OK;
+}
+
+/* Makes all of the index of the rows that were loaded. Errors as of group_list_loaded(). */
+static inline int group_settle(group_table_t *table) {
+    int status = group_list_loaded(table);
+    for (uint32_t segment = 0; status == GROUP_OK && table->waiting.segments; segment++)
+        if (table->waiting.waits[segment]) status = group_fill(table, segment);
     return status;
 }
 

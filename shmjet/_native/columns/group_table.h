@@ -56,6 +56,15 @@ typedef struct {
     key_block_t keys[];
 } group_block_t;
 
+/* The rows that were loaded and are not in the index yet, by the segment that each goes to: group_load.h. */
+typedef struct {
+    uint64_t segments; /* that wait to be filled; 0: none does, and nothing is held */
+    uint32_t depth;    /* of the directory when they were listed: segment s was that of prefix s */
+    uint32_t *rows;    /* from 0 on, segment by segment */
+    uint32_t *ends;    /* where the rows of each segment end */
+    uint8_t *waits;    /* a byte for each segment */
+} group_waiting_t;
+
 typedef struct {
     group_memory_t memory;
     group_block_t *block;
@@ -64,9 +73,12 @@ typedef struct {
     uint8_t *updated;         /* a byte for each row: whether it was written to since group_note(); NULL: not noted */
     uint64_t updated_room;
     uint32_t *tags; /* of the rows that are not in the index yet, all of which were loaded: group_load.h */
-    uint64_t loaded, tags_room;
+    uint64_t loaded, tags_room; /* `loaded`: how many there are of which nothing was looked for yet */
+    group_waiting_t waiting;
     uint8_t *template; /* `stride` bytes: the row of a new group, then `mark_bytes` bytes: its marks */
 } group_table_t;
+
+static inline int group_fill_for(group_table_t *table, int count);
 
 static inline uint8_t *group_row(const group_table_t *table, uint64_t group) {
     return table->memory.base[REGION_ROWS] + group * table->memory.header->stride;
@@ -396,6 +408,11 @@ static inline int group_locate(group_table_t *table, const column_t *const *keys
     int unclear = is_near ? group_recall(table, words, count) : count;
     if (is_near && !unclear) return GROUP_OK;
     group_hash(table, keys, count);
+    if (table->waiting.segments) {
+        int status = group_fill_for(table, count);
+        if (status != GROUP_OK) return status;
+        header = memory->header;
+    }
     const uint64_t segments = header->segments;
     if (!is_near) {
         if (header->groups * header->stride > CACHED_BYTES)
