@@ -288,6 +288,25 @@ def test_a_run_that_is_suspended_while_it_restarts_begins_no_further_attempt() -
     looped(main)
 
 
+@pytest.mark.parametrize("graceful", [True, False])
+@pytest.mark.parametrize("when", ["starting", "stopping"])
+def test_a_run_that_is_being_suspended_is_not_restarted(when: str, graceful: bool) -> None:
+    async def main() -> None:
+        story = Story()
+        if when == "stopping":
+            story.newest.becomes(JobStatus.RUNNING)
+        story.run.suspend()
+        with pytest.raises(JobStateError, match="is being suspended; cannot restart it"):
+            story.run.restart(graceful=graceful)
+        if when == "starting":
+            story.newest.becomes(JobStatus.RUNNING)
+        story.stops()
+        assert story.run.status is JobStatus.SUSPENDED
+        assert len(story.made) == 1
+
+    looped(main)
+
+
 @pytest.mark.parametrize("when", ["stopping", "stopped", "suspended"])
 def test_cancelling_wins_over_suspending(when: str) -> None:
     async def main() -> None:

@@ -228,7 +228,7 @@ class Job:
             graceful: save the state before; False: go on from the last snapshot. A job without a guarantee begins anew.
 
         Raises:
-            JobStateError: it does not run.
+            JobStateError: it does not run, or is being suspended.
             MemberLostError: the member is gone.
         """
         self._runner.control.restart(self._active("restart it"), graceful=graceful)

@@ -318,7 +318,7 @@ class JobRun:
             reason: why, in a line.
 
         Raises:
-            JobStateError: it neither runs nor starts.
+            JobStateError: it neither runs nor starts, or is being suspended.
         """
         self._ask_for(Wish(then=Next.AGAIN, graceful=graceful, reason=reason), "restart")
 
@@ -433,10 +433,11 @@ class JobRun:
             raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
         if self._wish is not None and self._wish.exported is not None:
             raise JobStateError(f"{self._name} is being cancelled; cannot {verb} it")
-        if self._wish is None or self._wish.then is not Next.SUSPEND or wish.exported is not None:
+        is_to_be_suspended = self.is_to_be_suspended or self._next is Next.SUSPEND
+        if wish.then is Next.AGAIN and is_to_be_suspended:
+            raise JobStateError(f"{self._name} is being suspended; cannot {verb} it")
+        if not (wish.then is Next.SUSPEND and is_to_be_suspended):
             self._wish = wish
-        elif not wish.graceful:
-            self._wish = replace(self._wish, graceful=False)
         self.on_asked()
         self._grant()
 
