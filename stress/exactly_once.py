@@ -151,7 +151,9 @@ class Round:
     # -- disturbances -------------------------------------------------------------------------------------------
 
     def _worker(self) -> None:
-        _kill(self.rng.choice(self.jet.cluster.members[0].workers))
+        workers = self.jet.cluster.members[0].workers
+        if workers:  # the only one may have been killed a moment ago
+            _kill(self.rng.choice(workers))
 
     def _carrier(self) -> None:
         workers = set(self.jet.cluster.members[0].workers)
