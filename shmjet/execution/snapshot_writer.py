@@ -28,6 +28,8 @@ _PIECE_BYTES = 256 << 10
 """About so many bytes has a piece where there are many entries."""
 _LEAST_ENTRIES, _FIRST_ENTRIES, _MOST_ENTRIES = 16, 256, 2048
 """Entries of a piece: at least, before it is known how large they are, and at most."""
+_LARGE_ENTRY = 4 << 10
+"""Entries of about so many bytes go by partition, so that another number of processors reads them once in all."""
 
 
 _WITHOUT_PARTITION = (BroadcastKey, OwnRows)
@@ -117,6 +119,7 @@ class ProcessorEntries:
         self._count = 0
         self._full: set[int] = set()
         self._are_large = False
+        self._go_by_partition = partitions.scheme != SCHEME_DEFAULT
         self._column_bytes = 0
         self._are_others_full = False
         self._piece_entries = _FIRST_ENTRIES
@@ -124,14 +127,15 @@ class ProcessorEntries:
     def add(self, entries: list[Entry]) -> None:
         """Take entries; where there are many of one processor or partition now, they are written by `write_full`.
 
-        Entries go by processor. Those with columns go by partition, because they are large: where there are other
-        processors than before, each reads its own only. `OwnRows` are pieces by themselves.
+        Entries go by processor. Those with columns go by partition, because they are large, and so do others when a
+        piece has shown that they are: where there are other processors than before, each reads its own only. `OwnRows`
+        are pieces by themselves.
 
         Raises:
             TypeError: a key has no canonical bytes.
         """
         columns = column_bytes(entries)
-        by_owner = self._partitions.scheme == SCHEME_DEFAULT and not columns
+        by_owner = not columns and not self._go_by_partition
         shares = self._partitions.split_by_owner(entries) if by_owner else None
         if shares is None:
             self._broadcast += [entry for entry in entries if type(entry[0]) is BroadcastKey]
@@ -273,8 +277,19 @@ class ProcessorEntries:
         piece = self._write(entries, *self._head(partition))
         if piece is not None:
             fitting = _PIECE_BYTES * len(entries) // piece.size
-            self._piece_entries = max(_LEAST_ENTRIES, min(_MOST_ENTRIES, fitting))
+            if partition <= OWNED and piece.size >= _LARGE_ENTRY * len(entries):
+                self._begin_to_go_by_partition()
+            least = 1 if self._go_by_partition else _LEAST_ENTRIES
+            self._piece_entries = max(least, min(_MOST_ENTRIES, fitting))
         return len(self._waiting.get(partition, ()))
+
+    def _begin_to_go_by_partition(self) -> None:
+        """Take that entries are large, and sort out by partition what waits."""
+        self._go_by_partition = True
+        for place in [place for place in self._waiting if place <= OWNED]:
+            self._full.discard(place)
+            for partition, share in enumerate(self._partitions.split(self._waiting.pop(place))):
+                self._keep(partition, share)
 
     def _head(self, partition: int) -> tuple[int, int, int]:
         """Return what the head of a piece says of partitions."""

@@ -12,7 +12,7 @@ from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.phase import Phase
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.jobs.snapshot_taking import PHASE_S, SnapshotSource
-from shmjet.cluster.lifecycle_messages import RunSettings
+from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings
 from shmjet.cluster.membership.peer_messages import (
     AskOpenSources,
     PartAtEnd,
@@ -85,7 +85,13 @@ class Story:
         self.store = SnapshotStore(folder)
         self.lineage = Lineage("l", self.store, chosen)
         self.count = len(of.vertices)
-        source = SnapshotSource(attempt=7, job_id="j", job_name="job", shape=of, members=["m"], partition_count=271)
+        self.shape = of
+        self.begin()
+
+    def begin(self) -> None:
+        source = SnapshotSource(
+            attempt=7, job_id="j", job_name="job", shape=self.shape, members=["m"], partition_count=271
+        )
         self.snapshots = AttemptSnapshots(
             source,
             self.lineage,
@@ -159,6 +165,20 @@ def test_a_snapshot_comes_an_interval_after_the_end_of_the_one_before(tmp_path: 
     assert story.lineage.last is not None
     assert story.lineage.last.id == 2
     assert not story.failures
+
+
+@pytest.mark.parametrize(("seconds", "size", "later"), [(3.0, 1 << 30, 3), (30.0, 1 << 20, 0)])
+def test_the_first_snapshot_of_an_attempt_does_not_come_while_its_state_comes_back(
+    tmp_path: Path, seconds: float, size: int, later: int
+) -> None:
+    story = Story(tmp_path)
+    story.snapshots.follow(Phase.OVER)
+    story.lineage.last = LastSnapshot(1, 0.0, seconds, size, 1, {})
+    story.begin()
+    story.clock.pass_by(INTERVAL + later - 0.5)
+    assert not story.told()
+    story.clock.pass_by(1)
+    assert isinstance(story.told()[0], SavePart)
 
 
 def test_a_failed_snapshot_leaves_the_one_before_and_no_files(tmp_path: Path) -> None:

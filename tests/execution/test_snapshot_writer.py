@@ -110,7 +110,7 @@ def test_many_entries_make_pieces_of_about_the_same_bytes_before_all_have_been_o
 def test_large_entries_do_not_wait_for_many() -> None:
     large = bytes(10_000)
     written = entries_of(*[[(1, large)] * 64 for _ in range(8)])
-    assert [len(keys) for _, keys in written.pieces] == [256, *[26] * 9]
+    assert [(partition, len(keys)) for partition, keys in written.pieces] == [(OWNED, 256), *[(1, 26)] * 9]
 
 
 def test_few_large_entries_make_several_pieces() -> None:
@@ -118,5 +118,19 @@ def test_few_large_entries_make_several_pieces() -> None:
     entries: Any = ProcessorEntries(written, ByKey(), 0)  # type: ignore[arg-type]
     entries.add([(key % 9, bytes(100_000)) for key in range(40)])
     assert entries.flush(lambda: False)
-    assert {partition for partition, _ in written.pieces} == {OWNED, OWNED - 1}
+    assert sum(len(keys) for _, keys in written.pieces) == 40
     assert max(len(keys) for _, keys in written.pieces) <= 16
+
+
+def test_large_entries_go_by_partition_once_a_piece_has_shown_that_they_are_large() -> None:
+    written = Written()
+    entries: Any = ProcessorEntries(written, ByKey(), 0)  # type: ignore[arg-type]
+    for _ in range(40):
+        entries.add([(key, bytes(50_000)) for key in range(9)])
+        assert entries.write_full(lambda: False)
+    assert entries.flush(lambda: False)
+    first, *others = written.pieces
+    assert first[0] <= OWNED
+    assert sum(len(keys) for _, keys in others) == 9 * 40 - len(first[1])
+    assert all(set(keys) == {partition} for partition, keys in others if partition >= 0)
+    assert sum(len(keys) for partition, keys in others if partition <= OWNED) < 40

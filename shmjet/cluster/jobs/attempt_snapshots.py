@@ -1,9 +1,10 @@
 """The snapshots of one attempt, one after the other: when each begins, and what follows.
 
-A snapshot comes `snapshot_interval` after the end of the one before; at once when a client asks for one, or when all
-that is left are sinks that wait for the last one; and not before the sources of edges of higher priority have ended,
-since a barrier would come twice there. A snapshot that fails does no harm: the one before it stays valid. Of a job
-without a guarantee snapshots are taken for clients only.
+A snapshot comes `snapshot_interval` after the end of the one before, or after the attempt has its state back, which
+takes about as long as saving it took; at once when a client asks for one, or when all that is left are sinks that wait
+for the last one; and not before the sources of edges of higher priority have ended, since a barrier would come twice
+there. A snapshot that fails does no harm: the one before it stays valid. Of a job without a guarantee snapshots are
+taken for clients only.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ LAST_TRIES = 5
 """How often the last snapshot of a job is tried before the job fails."""
 AGAIN_S = 0.1
 """How long after its first failure it is tried again; twice as long after each further one."""
+
+_LEAST_RATE = 64 << 20
+"""Bytes of state that are had back in a second at least, as far as the first snapshot of an attempt waits for that."""
 
 STOPPED = "the job has ended, or is being stopped"
 """What went wrong with a snapshot for which there is no attempt any more."""
@@ -129,7 +133,8 @@ class AttemptSnapshots:
 
     def _start(self) -> None:
         self._is_running = True
-        self._wait(self._interval)
+        last = self._lineage.last
+        self._wait(self._interval + (0.0 if last is None else min(last.seconds, last.size / _LEAST_RATE)))
         self._consider()
 
     def take(self, request: SnapshotRequest, done: Done) -> None:

@@ -127,9 +127,9 @@ class FileExchange:
         path = place / file
         await self._do(lambda: place.mkdir(mode=0o700, parents=True))
         try:
-            if not await self._link(holder, folder, file, path):
+            if not await self._link(holder, folder, file, path):  # a linked one is compared where it is read
                 await self._copy(holder, folder, file, path)
-            await self._do(lambda: check_pieces(place, pieces))
+                await self._do(lambda: check_pieces(place, pieces))
             await self._do(lambda: _move(path, target, sync=self._store.sync))
         finally:
             shutil.rmtree(place, ignore_errors=True)
