@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from shmjet import (
     MemberLostError,
     ProcessingGuarantee,
     Processor,
+    ShmjetError,
     between,
     from_,
     sinks,
@@ -55,9 +57,26 @@ class Cluster:
             seeds = tuple(own(member).address for member in self._members)
             config = JetConfig(cores=1, bind="127.0.0.1:0", secret=SECRET, members=seeds, scale_up_delay=DELAY_S)
             self._members.append(shmjet.new_instance(config))
-        until(lambda: all(len(member.cluster.members) == len(self._members) for member in self._members))
+        all_found = partial(self._see, len(self._members))
+        until(all_found, seen=self.seen)
         order = [found.uuid for found in self._members[0].cluster.members]
         return sorted(self._members, key=lambda member: order.index(own(member).uuid))
+
+    def _see(self, count: int) -> bool:
+        """Whether each member sees so many."""
+        return all(len(member.cluster.members) == count for member in self._members)
+
+    def seen(self) -> str:
+        """Say what members and jobs there are, for a test whose patience ends."""
+        found = []
+        for member in self._members:
+            try:
+                address, *jobs = own(member).address, *member.jobs()
+                found.append(f"{address} sees {[other.address for other in member.cluster.members]}")
+                found += [f"{job.name}: {job.status.name}, {job.explain_time()}" for job in jobs]
+            except (ShmjetError, StopIteration) as error:
+                found.append(f"a member says {error!r}")
+        return "; ".join(found)
 
     def kill(self, member: JetInstance) -> None:
         """Kill a member's process."""
@@ -85,6 +104,12 @@ def cluster() -> Iterator[Cluster]:
         yield found
     finally:
         found.close()
+
+
+@pytest.fixture
+def eventually(cluster: Cluster) -> Eventually:
+    """Wait as everywhere, and say what there is instead."""
+    return partial(until, seen=cluster.seen)
 
 
 class Restorable(Shards):
