@@ -409,6 +409,8 @@ class _OnlyOne(ProcessorMetaSupplier):
 class StandIn(Processor):
     """Takes and makes nothing, on members that have no part in a vertex; in a worker or in a carrier, as the others."""
 
+    _saves_at_end = True  # nothing, which tells that nothing is left to do in its place
+
     def process(self, ordinal: int, inbox: Inbox) -> None:
         inbox.clear()
 

@@ -4,7 +4,8 @@ An entry goes to the processor that owns its key's partition now, that of a broa
 of one partition is read by its owner only, if the vertex still has the same partitions, and a piece of one processor by
 that one, if all partitions still have the same owners. If not, rows of many partitions come to all processors, each of
 which takes some; the keys of all other pieces are brought to partitions anew. A processor that had ended does not run
-again. Where a vertex has another number of processors than before, that holds only if all of them had ended.
+again, unless it was one of a source that has had nothing to do. Where a vertex has another number of processors than
+before, that holds only if all of them had ended.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Restoring:
         me = self._plan.slot.index * self._plan.vertices[v].parallelism + p
         if self._is_as_before(v, saved):
             record = _record_of(saved, me)
-            if record is not None and record.finished:
+            if record is not None and record.finished and not self._runs_again(v, saved, record):
                 final = [entry for piece in record.pieces for entry in self._entries(v, piece)]
                 return Share(True, iter(()), final=final, tells_rest=record.tells_rest)
         elif all(record.finished for record in saved.processors):
@@ -190,7 +191,17 @@ class Restoring:
         """Return the processors that have ended, in whose place a processor gets back what it has saved for them."""
         if not self._is_as_before(v, saved) or record.finished:
             return ()
-        return {other.processor for other in saved.processors if other.finished}
+        return {
+            other.processor for other in saved.processors if other.finished and not self._runs_again(v, saved, other)
+        }
+
+    def _runs_again(self, v: int, saved: SavedVertex, record: ProcessorRecord) -> bool:
+        """Say whether a processor of a source that had ended may have something to do now, as others go on.
+
+        That of a member without a part in a source has ended at once, and the part may be its own now.
+        """
+        has_had_nothing = record.tells_rest and not record.pieces
+        return has_had_nothing and not self._inbound(v) and not all(other.finished for other in saved.processors)
 
     def _owners(self, v: int, saved: SavedVertex, record: ProcessorRecord) -> Sequence[int]:
         """Return partition -> processor for what a processor has saved: itself in place of the ended ones."""

@@ -151,7 +151,8 @@ def test_rows_of_a_processor_that_has_ended_stay_with_the_one_that_saved_them(tm
         entries = ProcessorEntries(writer, other, processor)
         entries.add([(OwnRows(0), Batch({"n": range(processor, 271, 3) if processor else range(271)}))])
         assert entries.flush(lambda: False)
-        records.append(ProcessorRecord(processor, processor == 1, entries.pieces if processor != 1 else []))
+        pieces = entries.pieces if processor != 1 else []
+        records.append(ProcessorRecord(processor, processor == 1, pieces, processor != 1))
     writer.close()
     write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, [SavedVertex("v", 3, 271, records)]))
     assert taken(restored(tmp_path, 0, plan_of(3))) == [n for n in range(271) if n % 3 != 2]
@@ -181,3 +182,23 @@ def test_processors_that_had_all_ended_are_dealt_to_another_number(tmp_path: Pat
     for processor in range(2):
         expected = [entry for entry in STATE if owner_of(entry[0], 2) == processor]
         assert sorted(restored(tmp_path, processor, plan_of(2))) == sorted(expected)
+
+
+@pytest.mark.parametrize(("others_end", "runs"), [(False, True), (True, False)])
+def test_one_of_a_source_that_has_had_nothing_to_do_runs_again_while_others_go_on(
+    tmp_path: Path, others_end: bool, runs: bool
+) -> None:
+    writer = SnapshotWriter(str(tmp_path), "a.chunk", Codec())
+    entries = ProcessorEntries(writer, StatePartitions(plan_of(2), [], 0), 0)
+    mine = next(entry for entry in STATE if owner_of(entry[0], 2) == 1)
+    entries.add([(BroadcastKey("position"), 7), mine])
+    assert entries.flush(lambda: False)
+    writer.close()
+    records = [ProcessorRecord(0, others_end, entries.pieces), ProcessorRecord(1, True, [])]
+    write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, [SavedVertex("v", 2, 271, records)]))
+    restoring = Restoring(str(tmp_path / "m"), plan_of(2), [], lambda v: StatePartitions(plan_of(2), [], v), Codec())
+    share = restoring.share((0, 1))
+    found = [entry for entries in share.lists for entry in entries]
+    restoring.close()
+    assert share.is_finished is not runs
+    assert found == ([(BroadcastKey("position"), 7), mine] if runs else [])
