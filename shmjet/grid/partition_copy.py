@@ -7,7 +7,7 @@ of a host, and are shifted by the difference of the two clocks. Must not know me
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -150,12 +150,19 @@ class PartitionCopy:
                     yield Entries(index, record_key, record.flags, now(), portion)
                 yield from self._of_journal(index, record_key, prefix, record)
             return
-        for partition in partitions:
+        found_so_far: list[Entry] = []
+        size = 0
+        for partition in sorted(partitions):
             if partition % len(self._store.environments) == index:
                 packed = PARTITION.pack(partition)
                 for portion in portions_behind(env, prefix + packed):
-                    whole = [(packed + tail, stored) for tail, stored in portion]
-                    yield Entries(index, record_key, record.flags, now(), whole)
+                    found_so_far += [(packed + tail, stored) for tail, stored in portion]
+                    size += _size_of(portion)
+                    if size >= PIECE_BYTES or len(found_so_far) >= _PORTION:
+                        yield Entries(index, record_key, record.flags, now(), found_so_far)
+                        found_so_far, size = [], 0
+        if found_so_far:
+            yield Entries(index, record_key, record.flags, now(), found_so_far)
 
     def _of_journal(self, index: int, record_key: bytes, prefix: bytes, record: Record) -> Iterator[Piece]:
         if not record.log:
@@ -193,6 +200,11 @@ class PartitionCopy:
                 offset += len(data)
 
     # -- to here ------------------------------------------------------------------------------------------------
+
+    def take_all(self, pieces: Iterable[Piece]) -> None:
+        """Store pieces, one after the other."""
+        for piece in pieces:
+            self.take(piece)
 
     def take(self, piece: Piece) -> None:
         """Store a piece."""
@@ -304,6 +316,36 @@ class PartitionCopy:
     def _files(self, partitions: Collection[int]) -> list[bytes]:
         names = [name.encode() for name in os.listdir(self._store.blobs.folder)]
         return [name for name in names if place_of(name) in partitions]
+
+
+def in_parcels(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Yield pieces together, about a megabyte at once."""
+    parcel: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        parcel.append(piece)
+        match piece:
+            case Entries():
+                size += _size_of(piece.entries)
+            case Events():
+                size += _size_of(piece.events)
+            case Blocks():
+                size += _size_of(piece.blocks)
+            case Records():
+                size += _size_of(piece.records)
+            case Classes():
+                size += _size_of(piece.classes)
+            case File():
+                size += len(piece.data)
+        if size >= PIECE_BYTES:
+            yield parcel
+            parcel, size = [], 0
+    if parcel:
+        yield parcel
+
+
+def _size_of(entries: Iterable[Entry]) -> int:
+    return sum(len(key) + len(value) for key, value in entries)
 
 
 def is_home_of(store: Opened, record_key: bytes) -> bool:

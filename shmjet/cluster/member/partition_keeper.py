@@ -12,7 +12,6 @@ rules. Must not know clients, nor what partitions hold.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from shmjet.cluster.member.comparer import Comparer
+from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker, NoAnswer
 from shmjet.cluster.member.replicator import NetworkOfReplicator, NoBackup, NotTaken, Replicator
 from shmjet.cluster.membership.peer_messages import (
     AgreeOnTails,
@@ -38,7 +38,7 @@ from shmjet.grid.change_log import ends
 from shmjet.grid.errors import GridError
 from shmjet.grid.lease import RENEW_S, Lease
 from shmjet.grid.ownership import close_partitions, count_backups, open_partitions
-from shmjet.grid.partition_copy import PartitionCopy, Piece
+from shmjet.grid.partition_copy import PartitionCopy, Piece, in_parcels
 from shmjet.grid.replica import Term
 from shmjet.grid.times import now
 from shmjet.ipc.background_tasks import BackgroundTasks
@@ -47,17 +47,13 @@ Result = TypeVar("Result")
 
 _BATCH = 16
 """Partitions that are closed and copied at the same time."""
-_ANSWER_S = 60.0
-"""How long a member may take to store a piece."""
-_ASK_AGAIN_S = 0.5
-"""When a piece is sent again; a member takes each once."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 """When a copy is tried again; each time the pause is doubled, as there may be no room for it."""
 _LEAVE_S = 60.0
 """How long a leaving member tries to hand its partitions over."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Piece).decode
+_decode = msgspec.msgpack.Decoder(list[Piece]).decode
 
 logger = logging.getLogger("shmjet.member")
 
@@ -72,14 +68,6 @@ class NetworkOfKeeper(Protocol):
     def send(self, identity: str, message: object) -> None: ...
     def report(self, changes: Iterable[Change]) -> None: ...
     async def reach(self, identities: Sequence[str]) -> None: ...
-
-
-class CopyFailed(Exception):
-    """A member has not taken a piece."""
-
-
-class NoAnswer(CopyFailed):
-    """It is not known whether a member has taken a piece."""
 
 
 class PartitionKeeper:
@@ -103,11 +91,8 @@ class PartitionKeeper:
         self._wake = asyncio.Event()
         self._looked = asyncio.Event()
         self._tasks = BackgroundTasks()
-        self._taking = asyncio.Lock()
-        self._taken: dict[str, tuple[int, str]] = {}
-        """By sender: the number of its last message, and what was answered."""
-        self._numbers = itertools.count(1)
-        self._answers: dict[int, tuple[str, asyncio.Future[str]]] = {}
+        self._sender = CopySender(network)
+        self._taker = CopyTaker(network.send, self._take)
         self._leaving = False
         self._free = asyncio.Event()
         self._stored: set[int] = set()
@@ -266,6 +251,9 @@ class PartitionKeeper:
         await self._lead(table, mine - self._sealed - self._open.keys())
         self._report_leaving(table, me)
         await self._hand_over(table, going)
+        if self._network.table is not table:  # what is reported has been compared with the new one
+            self.look()
+            return
         for partition in sorted(mine):
             for uuid in (table.members[place] for place in table.copying[partition]):
                 if (partition, uuid) not in self._reported:
@@ -413,7 +401,9 @@ class PartitionKeeper:
             if place in table.copying[partition] and (partition, uuid) not in self._reported
         ]
         batch = waiting if await self._do(self._copy().is_empty) else waiting[:_BATCH]
-        await self._ask(uuid, CopyPartitions(table.epoch, 0, []))  # before anything is closed
+        await self._sender.ask(uuid, CopyPartitions(table.epoch, 0, []))  # before anything is closed
+        if self._network.table is not table:
+            return  # some may have been copied by what that says, and count as backups
         self._sealed.update(batch)
         await self._close(set(batch))
         try:
@@ -435,15 +425,17 @@ class PartitionKeeper:
 
     async def _send_all(self, epoch: int, uuid: str, batch: list[int]) -> None:
         copy = self._copy()
-        await self._ask(uuid, CopyPartitions(epoch, 0, batch))
-        if uuid not in self._has_classes:
-            await self._ask(uuid, CopyPartitions(epoch, 0, [], _encode(await self._do(copy.classes))))
-            self._has_classes.add(uuid)
-        pieces = copy.pieces(set(batch))
-        while (piece := await self._do(lambda: next(pieces, None))) is not None:
-            if self._network.table is None or self._network.table.epoch != epoch:
-                raise CopyFailed("the members have changed")
-            await self._ask(uuid, CopyPartitions(epoch, 0, [], _encode(piece)))
+        async with self._sender.stream(uuid) as stream:
+            await stream.send(CopyPartitions(epoch, 0, batch))
+            if uuid not in self._has_classes:
+                await stream.send(CopyPartitions(epoch, 0, [], _encode([await self._do(copy.classes)])))
+            parcels = map(_encode, in_parcels(copy.pieces(set(batch))))
+            while (pieces := await self._do(lambda: next(parcels, None))) is not None:
+                if self._network.table is None or self._network.table.epoch != epoch:
+                    raise CopyFailed("the members have changed")
+                await stream.send(CopyPartitions(epoch, 0, [], pieces))
+            await stream.finish()
+        self._has_classes.add(uuid)
         lineages = {partition: self._copies[partition] for partition in batch}
         terms = {partition: self._terms[partition] for partition in batch}
         numbers = await self._do(lambda: ends(self._opened().environments))
@@ -453,7 +445,7 @@ class PartitionKeeper:
         """Say that copies are complete; until the answer is known, or the view has changed, nothing may be written."""
         while True:
             try:
-                await self._ask(uuid, end)
+                await self._sender.ask(uuid, end)
             except NoAnswer:
                 await asyncio.sleep(_PAUSE_S)
                 if self._network.table is None or self._network.table.epoch != epoch:
@@ -461,34 +453,9 @@ class PartitionKeeper:
             else:
                 return
 
-    async def _ask(self, uuid: str, message: CopyPartitions) -> None:
-        """Have a member take something. Raises CopyFailed."""
-        try:
-            await self._network.reach([uuid])
-        except OSError as unreachable:
-            raise NoAnswer(str(unreachable)) from None
-        number = next(self._numbers)
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._answers[number] = uuid, answer
-        numbered = msgspec.structs.replace(message, number=number)
-        deadline = asyncio.get_running_loop().time() + _ANSWER_S
-        try:
-            while not answer.done():
-                self._network.send(uuid, numbered)  # it is lost where this member is not in the view yet
-                await asyncio.wait({answer}, timeout=_ASK_AGAIN_S)
-                if not answer.done() and asyncio.get_running_loop().time() > deadline:
-                    raise NoAnswer(f"a member has not answered for {_ANSWER_S:g} s")
-            error = answer.result()
-        finally:
-            self._answers.pop(number, None)
-        if error:
-            raise CopyFailed(error)
-
     def connection_lost(self, uuid: str) -> None:
         """Take that the connection to a member has broken, or that the member is gone."""
-        for other, answer in list(self._answers.values()):
-            if other == uuid and not answer.done():
-                answer.set_exception(NoAnswer("the connection to the member was lost"))
+        self._sender.connection_lost(uuid)
 
     # -- what others ask for ------------------------------------------------------------------------------------
 
@@ -496,36 +463,20 @@ class PartitionKeeper:
         """Take what another keeper says, and answer the way that it came, where that is known."""
         match message:
             case CopyPartitions():
-                self._tasks.start(self._take(sender, message))
+                self._tasks.start(self._taker.take(sender, message))
             case ShipChanges() | AgreeOnTails() | ChangesTaken():
                 self._replicator.receive(sender, message, way)
             case CompareSums():
                 self._tasks.start(self._comparer.answer(sender, message))
-            case CopiedPartitions() if message.number in self._answers:
-                answer = self._answers[message.number][1]
-                if not answer.done():
-                    answer.set_result(message.error)
+            case CopiedPartitions():
+                self._sender.answered(sender, message)
 
-    async def _take(self, sender: str, message: CopyPartitions) -> None:
-        async with self._taking:
-            number, error = self._taken.get(sender, (0, ""))
-            if message.number < number:
-                return
-            if message.number > number:
-                try:
-                    await self._take_now(message)
-                    error = ""
-                except (GridError, OSError) as failure:
-                    error = str(failure) or type(failure).__name__
-                self._taken[sender] = message.number, error
-        self._network.send(sender, CopiedPartitions(message.number, error))
-
-    async def _take_now(self, message: CopyPartitions) -> None:
+    async def _take(self, message: CopyPartitions) -> None:
         table, me = self._network.table, self._me()
         if table is None or table.epoch != message.epoch or me not in table.members:
             raise GridError("this member has another table of partitions")
         place = table.members.index(me)
-        if not (message.begin or message.piece or message.end):
+        if not (message.begin or message.pieces or message.end):
             return
         about = (*message.begin, *message.end)
         if not all(0 <= partition < table.count and place in table.copying[partition] for partition in about):
@@ -534,9 +485,9 @@ class PartitionKeeper:
         self._replicator.replica.forget(message.begin)
         self._complete.difference_update(message.begin)  # what an older table says of them is over
         self._stored.update(message.begin)
-        if message.piece:
-            copy, piece = self._copy(), _decode(message.piece)
-            await self._do(lambda: copy.take(piece))
+        if message.pieces:
+            copy, pieces = self._copy(), _decode(message.pieces)
+            await self._do(lambda: copy.take_all(pieces))
         if self._network.table is table or (self._network.table or table).epoch == message.epoch:
             for partition, term in message.terms.items():
                 self._replicator.replica.begin(partition, term, message.numbers)

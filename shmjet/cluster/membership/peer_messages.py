@@ -268,17 +268,19 @@ class Report(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class CopyPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Keeper to keeper: take copies of partitions, in this order: the beginning of some, pieces, and the end of some.
 
-    `piece` is a `shmjet.grid.partition_copy.Piece`, or empty; `end` has the lineages of partitions that are complete,
-    with the terms of their primary, and the numbers in its logs of changes; see `shmjet.grid.replica`.
+    `pieces` is a list of `shmjet.grid.partition_copy.Piece`, or empty; `end` has the lineages of partitions that are
+    complete, with the terms of their primary, and the numbers in its logs of changes; see `shmjet.grid.replica`.
+    `after` is the number of the message that has to be taken right before; 0: none has.
     """
 
     epoch: int
     number: int
     begin: list[int]
-    piece: bytes = b""
+    pieces: bytes = b""
     end: dict[int, int] = {}
     terms: dict[int, tuple[int, int]] = {}
     numbers: list[int] = []
+    after: int = 0
 
 
 class CopiedPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -1,0 +1,109 @@
+"""Keepers of partitions of several members in one process, over a network that may be watched."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shmjet.cluster.member.partition_keeper import PartitionKeeper
+from shmjet.cluster.membership.peer_messages import CopyPartitions, PeerMessage
+from shmjet.cluster.partitions.table import Change, Holder, PartitionTable
+from shmjet.grid import Grid
+
+_decode = msgspec.msgpack.Decoder(PeerMessage).decode
+_encode = msgspec.msgpack.encode
+
+
+class Keepers:
+    """Members "0", "1", ... with a store and a keeper each; the first one begins with all partitions.
+
+    Args:
+        folder: where the stores are.
+        count: of partitions.
+        backups: of each partition.
+    """
+
+    def __init__(self, folder: Path, count: int, backups: int) -> None:
+        self._folder = folder
+        self._count = count
+        self._backups = backups
+        self._chance = random.Random(7)
+        self._keepers: dict[str, PartitionKeeper] = {}
+        self.table = PartitionTable.first(1, count, [Holder("0", "a")], backups)
+        self.faults: list[str] = []
+        """What must not happen, and has."""
+        self.grids: dict[str, Grid] = {}
+
+    async def add(self) -> None:
+        """Have another member come."""
+        name = str(len(self._keepers))
+        Grid.create(self._folder / name, self._count, environments=2, is_divided=True)
+        self.grids[name] = Grid.open(self._folder / name)
+        network = _Network(self, name)
+        keeper = self._keepers[name] = PartitionKeeper(network, network, self._folder / name, lambda: name)
+        members = [Holder(each, each) for each in self._keepers]
+        self.table, _ = self.table.after(self.table.epoch + 1, members, self._backups)
+        keeper.start()
+        self._tell()
+
+    async def stop(self) -> None:
+        """End all."""
+        for keeper in self._keepers.values():
+            await keeper.stop()
+        for grid in self.grids.values():
+            grid.close()
+
+    def changed(self, changes: Iterable[Change]) -> None:
+        """Take what a primary reports; the others come to know it some turns of the loop later."""
+        found = tuple(changes)
+        loop = asyncio.get_running_loop()
+
+        def agree() -> None:
+            table = self.table.changed(found)
+            if table is not self.table:
+                self.table = table
+                self._tell()
+
+        loop.call_later(self._chance.random() / 500, agree)
+
+    def send(self, sender: str, receiver: str, message: Any) -> None:
+        """Bring a message."""
+        if isinstance(message, CopyPartitions):
+            place = int(receiver)
+            some = [partition for partition in message.begin if place in self.table.synced[partition]]
+            if some:
+                self.faults.append(f"{sender} begins copies of {some} anew, which {receiver} has")
+        there, data = self._keepers[receiver], _encode(message)
+        asyncio.get_running_loop().call_soon(lambda: there.receive(sender, _decode(data)))
+
+    def _tell(self) -> None:
+        for keeper in self._keepers.values():
+            keeper.look()
+
+
+class _Network:
+    def __init__(self, keepers: Keepers, me: str) -> None:
+        self._keepers = keepers
+        self._me = me
+        self.is_cut_off = False
+
+    @property
+    def table(self) -> PartitionTable | None:
+        return self._keepers.table
+
+    def send(self, identity: str, message: object) -> None:
+        self._keepers.send(self._me, identity, message)
+
+    def report(self, changes: Iterable[Change]) -> None:
+        self._keepers.changed(changes)
+
+    def doubt(self, identity: str) -> None:
+        pass
+
+    async def reach(self, identities: Sequence[str]) -> None:
+        await asyncio.sleep(0)
