@@ -1,7 +1,8 @@
 """The log of changes that backups on other members have to be told of, written in the transaction of each change.
 
-Only changes of partitions that have backups (`ownership.Opening.backups`) are noted: without any, a store has no log
-and pays nothing. A record is what one transaction did, by partition, under a number that counts in each environment.
+Only changes of partitions that have backups, or are being copied (`ownership.Opening.is_noted`), are noted: without
+any, a store has no log and pays nothing. A record is what one transaction did, by partition, under a number that
+counts in each environment.
 It says how things *are* now and not what was done to them, so that a record may be taken twice. Records that all
 backups have go with the next change. `replica` takes records, `shipping` brings them. Must not know members.
 """
@@ -13,10 +14,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from shmjet.grid.commit_counters import BACKED_UP, LOGGED
+from shmjet.grid.commit_counters import BACKED_UP, KEPT, LOGGED
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
-from shmjet.grid.layout import CHANGE_RECORD, INDEX, LAST_CHANGE, OPEN, OPEN_RECORD, PARTITION
+from shmjet.grid.layout import CHANGE_RECORD, INDEX, LAST_CHANGE, OPEN_RECORD, PARTITION
 from shmjet.grid.ownership import Opening, opening
 
 READ_BYTES = 1 << 20
@@ -131,7 +132,7 @@ class Recorder:
     def notes(self, place: bytes) -> bool:
         """Say whether changes of a partition, packed, are noted."""
         found = self._opening(place)
-        return found is not None and found.backups > 0
+        return found is not None and found.is_noted
 
     def note(self, place: bytes, change: Change) -> None:
         """Note a change of a partition."""
@@ -197,13 +198,13 @@ class Recorder:
         txn, words = self._txn, self._env.announced
         number = last_number(txn) + 1
         record = [(PARTITION.unpack(place)[0], changes) for place, changes in self._noted.items()]
-        self._trim(words[BACKED_UP])
+        self._trim(_not_needed(words))
         txn.put(CHANGE_RECORD + INDEX.pack(number), _encode(record))
         txn.put(LAST_CHANGE, INDEX.pack(number))
         for place in self._noted:
             found = self._openings[place]
             assert found is not None
-            txn.put(OPEN_RECORD + place, OPEN.pack(found.lineage, found.backups, number))
+            txn.put(OPEN_RECORD + place, found._replace(last=number).pack())
         self._noted = {}
         words[LOGGED] = number
 
@@ -262,7 +263,7 @@ def read_records(env: Environment, after: int, limit: int = READ_BYTES) -> tuple
 
 def trim(env: Environment) -> None:
     """Remove the records that all backups have."""
-    below = env.announced[BACKED_UP]
+    below = _not_needed(env.announced)
 
     def work(txn: Transaction) -> None:
         with txn.cursor() as cursor:
@@ -271,6 +272,31 @@ def trim(env: Environment) -> None:
                 there = cursor.delete()
 
     env.write(work, "the log of changes")
+
+
+def note_changes(environments: Sequence[Environment], partitions: Collection[int], *, are_copied: bool) -> list[int]:
+    """Have all changes of open partitions noted from now on, as they are being copied, or only for their backups.
+
+    Returns:
+        for each environment the number of the last record before.
+    """
+
+    def work(txn: Transaction) -> int:
+        for partition in partitions:
+            packed = PARTITION.pack(partition)
+            found = opening(txn, packed)
+            if found is not None:
+                txn.put(OPEN_RECORD + packed, found._replace(is_copied=are_copied).pack())
+        return last_number(txn)
+
+    return [env.write(work, "the partitions that are here") for env in environments]
+
+
+def _not_needed(words: memoryview) -> int:
+    """Return the number up to which no one needs records any more."""
+    done: int = words[BACKED_UP]
+    kept: int = words[KEPT]
+    return min(done, kept - 1) if kept else done
 
 
 def _records(txn: Transaction, number: int) -> Iterator[tuple[int, bytes]]:

@@ -9,7 +9,8 @@ committing leaves a number that no page has, which only means "unknown" until th
 The numbers lie in one small file that all processes map; a writer does one store, a reader one load. Next to each lie
 two more, for the log of changes that go to backups (`change_log`): up to where it has been written, announced in the
 same way, and up to where all backups have it. A fourth one is a hint: whether a process holds the environment's lock
-for writers, or was killed as it did. A fifth one of the first environment is when the member turned last (`lease`).
+for writers, or was killed as it did. A fifth one of the first environment is when the member turned last (`lease`). A
+sixth one says from which number on the log is kept for copies of partitions that are being made; 0: there are none.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from pathlib import Path
 NUMBER_SIZE = 8
 SPACING = 64
 """Bytes from one environment's number to the next: a cache line each."""
-COMMITTED, LOGGED, BACKED_UP, WRITING, TURNED = range(5)
+COMMITTED, LOGGED, BACKED_UP, WRITING, TURNED, KEPT = range(6)
 """What the numbers of an environment are."""
-NUMBERS = 5
+NUMBERS = 6
 
 
 class CommitCounters:

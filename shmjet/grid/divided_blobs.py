@@ -41,7 +41,7 @@ class DividedBlobs(BlobStore):
         env, packed = self.environments[place % len(self.environments)], PARTITION.pack(place)
         with env.begin() as txn:
             found = opening(txn, packed)
-        if found is None or not found.backups:
+        if found is None or not found.is_noted:
             return
 
         def work(txn: Transaction) -> None:

@@ -16,6 +16,7 @@ from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import OPEN, OPEN_RECORD, PARTITION
 
+_COPIED = 0x80
 MOVED = "the partition is not on this member, or on its way"
 
 
@@ -26,11 +27,22 @@ class Opening(NamedTuple):
         lineage: see the module.
         backups: members that have to be told of each change before it counts.
         last: number of the last change here that they have to be told.
+        is_copied: whether a copy is being made, which is told of each change later.
     """
 
     lineage: int
     backups: int = 0
     last: int = 0
+    is_copied: bool = False
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether changes go to the log."""
+        return self.backups > 0 or self.is_copied
+
+    def pack(self) -> bytes:
+        """Return it as it is stored."""
+        return OPEN.pack(self.lineage, self.backups | (_COPIED if self.is_copied else 0), self.last)
 
 
 def admit(txn: Transaction, partitions: Iterable[bytes]) -> None:
@@ -51,7 +63,10 @@ def lineage(txn: Transaction, partition: bytes) -> int:
 def opening(txn: Transaction, partition: bytes) -> Opening | None:
     """Return what is known of a partition, packed; None where it is not open."""
     found = txn.get(OPEN_RECORD + partition)
-    return None if found is None else Opening(*OPEN.unpack(found))
+    if found is None:
+        return None
+    number, backups, last = OPEN.unpack(found)
+    return Opening(number, backups & ~_COPIED, last, backups & _COPIED != 0)
 
 
 def open_here(txn: Transaction) -> dict[int, int]:
@@ -75,7 +90,7 @@ def open_partitions(
         for partition, number in lineages.items():
             packed = PARTITION.pack(partition)
             found = opening(txn, packed) or Opening(number)
-            txn.put(OPEN_RECORD + packed, OPEN.pack(number, counts.get(partition, 0), found.last))
+            txn.put(OPEN_RECORD + packed, Opening(number, counts.get(partition, 0), found.last).pack())
 
     if lineages:
         for env in environments:
@@ -90,7 +105,7 @@ def count_backups(environments: Sequence[Environment], backups: Mapping[int, int
             packed = PARTITION.pack(partition)
             found = opening(txn, packed)
             if found is not None:
-                txn.put(OPEN_RECORD + packed, OPEN.pack(found.lineage, count, found.last))
+                txn.put(OPEN_RECORD + packed, found._replace(backups=count).pack())
 
     if backups:
         for env in environments:

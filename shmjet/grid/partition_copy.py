@@ -1,7 +1,8 @@
 """Partitions as they go from one store to another: all that they hold, in pieces of about a megabyte.
 
-A partition is closed while it is copied, so a piece is as good at the end as it was when it was read. Times are those
-of a host, and are shifted by the difference of the two clocks. Must not know members, nor how pieces travel.
+A piece is as the partition was when it was read. So all pieces of a closed partition are right together; those of
+a partition that is written to are when all changes since the first piece have been taken, too (`change_log`). Times are
+those of a host, and are shifted by the difference of the two clocks. Must not know members, nor how pieces travel.
 """
 
 from __future__ import annotations
@@ -147,11 +148,11 @@ class PartitionCopy:
         if is_home_of(self._store, record_key):
             if self._home(index, record_key) in partitions:
                 for portion in portions_behind(env, prefix):
-                    yield Entries(index, record_key, record.flags, now(), portion)
+                    yield Entries(index, record_key, record.flags | _flags(env, record_key), now(), portion)
                 yield from self._of_journal(index, record_key, prefix, record)
             return
         found_so_far: list[Entry] = []
-        size = 0
+        size, flags = 0, record.flags
         for partition in sorted(partitions):
             if partition % len(self._store.environments) == index:
                 packed = PARTITION.pack(partition)
@@ -159,10 +160,12 @@ class PartitionCopy:
                     found_so_far += [(packed + tail, stored) for tail, stored in portion]
                     size += _size_of(portion)
                     if size >= PIECE_BYTES or len(found_so_far) >= _PORTION:
-                        yield Entries(index, record_key, record.flags, now(), found_so_far)
+                        flags |= _flags(env, record_key)
+                        yield Entries(index, record_key, flags, now(), found_so_far)
                         found_so_far, size = [], 0
         if found_so_far:
-            yield Entries(index, record_key, record.flags, now(), found_so_far)
+            flags |= _flags(env, record_key)
+            yield Entries(index, record_key, flags, now(), found_so_far)
 
     def _of_journal(self, index: int, record_key: bytes, prefix: bytes, record: Record) -> Iterator[Piece]:
         if not record.log:
@@ -185,7 +188,7 @@ class PartitionCopy:
         if found is not None:
             record = Record.unpack(found)
             for portion in portions_behind(env, found[:4]):
-                yield Blocks(index, record_key, record.flags, record.size, portion)
+                yield Blocks(index, record_key, record.flags | _flags(env, record_key), record.size, portion)
 
     def file(self, name: bytes) -> Iterator[Piece]:
         """Yield a file; nothing where it is gone."""
@@ -356,6 +359,13 @@ def is_home_of(store: Opened, record_key: bytes) -> bool:
 def _records(env: Environment, kind: bytes) -> list[bytes]:
     with env.begin() as txn:
         return [kind + name for name, _ in behind(txn, kind)]
+
+
+def _flags(env: Environment, record_key: bytes) -> int:
+    """Return what may be in the entries of a map or list that have been read, at least."""
+    with env.begin() as txn:
+        found = txn.get(record_key)
+    return 0 if found is None else Record.unpack(found).flags
 
 
 def portions_behind(env: Environment, head: bytes) -> Iterator[list[Entry]]:

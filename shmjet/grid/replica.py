@@ -122,16 +122,29 @@ class Replica:
             while tail and tail[0].sent.number <= number:
                 tail.popleft()
         later = now() - moment
+        for environment, records in self._checked(sent).items():
+            if self._take(environment, records, later):
+                tail = self._tails.setdefault((sender, environment), deque())
+                tail.extend(_Tail(record, later) for record in records)
+
+    def take_for_copy(self, sent: Iterable[Sent], moment: int) -> None:
+        """Take changes that came after what a copy was made of; before it counts all other backups have them, too.
+
+        Raises:
+            GridError: as `take`.
+        """
+        for environment, records in self._checked(sent).items():
+            self._take(environment, records, now() - moment)
+
+    def _checked(self, sent: Iterable[Sent]) -> dict[int, list[Sent]]:
+        """Return changes by environment, none of which is of a primary that has had a successor."""
         by_environment: dict[int, list[Sent]] = {}
         for record in sent:
             by_environment.setdefault(record.environment, []).append(record)
             for partition, term, _ in record.groups:
                 if tuple(term) < self.position(partition, record.environment)[0]:
                     raise GridError(f"partition {partition} has had another primary since")
-        for environment, records in by_environment.items():
-            if self._take(environment, records, later):
-                tail = self._tails.setdefault((sender, environment), deque())
-                tail.extend(_Tail(record, later) for record in records)
+        return by_environment
 
     def _take(self, environment: int, records: list[Sent], later: int) -> bool:
         """Take some records of one environment in one transaction; False where all was there."""

@@ -2,19 +2,20 @@
 
 A backup of any partition has a place in the log of each environment. What it has confirmed counts; the least that all
 have confirmed is what waiting writers and readers look at (`CommitCounters`). It gets changes of the partitions of
-which it has a backup, from the moment on at which it got its copy. Pure but for reading the store. Must not know
-how changes travel. For one thread at a time.
+which it has a backup, from the moment on at which it got its copy. A copy that is being made is told of the changes
+meanwhile in the same way, but no one waits for that; the log is kept for it. Pure but for reading the store. Must not
+know how changes travel. For one thread at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from shmjet.grid.change_log import READ_BYTES, NewBlocks, Puts, decode_changes, ends, read_records
-from shmjet.grid.commit_counters import BACKED_UP, LOGGED
+from shmjet.grid.commit_counters import BACKED_UP, KEPT, LOGGED
 from shmjet.grid.environment import behind
 from shmjet.grid.layout import HAS_BLOBS, TYPE_RECORD
 from shmjet.grid.replica import Sent, Term
@@ -47,6 +48,10 @@ class _Backup:
         """By partition, from where on its changes are to be sent."""
         self.classes: set[bytes] = set()
 
+    def went_on(self, batch: Batch) -> None:
+        self.at = [max(*numbers) for numbers in zip(self.at, batch.ends, strict=True)]
+        self.classes.update(class_id for class_id, _ in batch.classes)
+
 
 class Shipping:
     """See the module.
@@ -58,9 +63,11 @@ class Shipping:
     def __init__(self, store: Opened) -> None:
         self._store = store
         self._backups: dict[str, _Backup] = {}
+        self._copies: dict[str, _Backup] = {}
         self._terms: dict[int, Term] = {}
         self._classes_at = -1
         self._kept_classes: list[tuple[bytes, bytes]] = []
+        self._keep()
 
     @property
     def backups(self) -> Collection[str]:
@@ -104,6 +111,12 @@ class Shipping:
         backup = self._backups.get(member)
         if backup is None:
             return None
+        batch = self._batch(backup, limit)
+        if batch is None:
+            self.count()
+        return batch
+
+    def _batch(self, backup: _Backup, limit: int) -> Batch | None:
         sent: list[Sent] = []
         files: list[bytes] = []
         reached = list(backup.at)
@@ -113,7 +126,6 @@ class Shipping:
             files += names
         if not sent:
             backup.at = reached
-            self.count()
             return None
         return Batch(reached, sent, files, [found for found in self._classes() if found[0] not in backup.classes])
 
@@ -128,9 +140,42 @@ class Shipping:
         """Take that a member has what it was sent."""
         backup = self._backups.get(member)
         if backup is not None:
-            backup.at = [max(*numbers) for numbers in zip(backup.at, batch.ends, strict=True)]
-            backup.classes.update(class_id for class_id, _ in batch.classes)
+            backup.went_on(batch)
             self.count()
+
+    # -- copies that are being made -----------------------------------------------------------------------------
+
+    def keep_all(self) -> None:
+        """Keep the log from now on, as a copy is about to be made."""
+        for env in self._store.environments:
+            env.announced[KEPT] = 1
+
+    def begin_copy(self, member: str, partitions: Collection[int], numbers: Sequence[int]) -> None:
+        """Take that a member gets a copy of partitions, whose changes are noted from some numbers on."""
+        copy = self._copies[member] = _Backup(list(numbers))
+        copy.since = dict.fromkeys(partitions, copy.at)
+        self._keep()
+
+    def changes_since(self, member: str, limit: int = READ_BYTES) -> Batch | None:
+        """Return what has changed since a copy was begun, or since what was returned last; None where nothing has."""
+        copy = self._copies.get(member)
+        return None if copy is None else self._batch(copy, limit)
+
+    def copy_went_on(self, member: str, batch: Batch) -> None:
+        """Take that changes are on their way to a copy."""
+        copy = self._copies.get(member)
+        if copy is not None:
+            copy.went_on(batch)
+            self._keep()
+
+    def end_copy(self, member: str) -> None:
+        """Keep nothing for the copy that a member gets."""
+        self._copies.pop(member, None)
+        self._keep()
+
+    def _keep(self) -> None:
+        for index, env in enumerate(self._store.environments):
+            env.announced[KEPT] = min((copy.at[index] + 1 for copy in self._copies.values()), default=0)
 
     def _of(self, backup: _Backup, environment: int, limit: int) -> tuple[list[Sent], list[bytes], int]:
         """Return the changes of an environment that a backup lacks, their files, and the number of the last record.

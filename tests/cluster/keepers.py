@@ -53,7 +53,8 @@ class Keepers:
 
     async def stop(self) -> None:
         """End all."""
-        for keeper in self._keepers.values():
+        keepers, self._keepers = self._keepers, {}  # nothing is delivered any more
+        for keeper in keepers.values():
             await keeper.stop()
         for grid in self.grids.values():
             grid.close()
@@ -78,8 +79,13 @@ class Keepers:
             some = [partition for partition in message.begin if place in self.table.synced[partition]]
             if some:
                 self.faults.append(f"{sender} begins copies of {some} anew, which {receiver} has")
-        there, data = self._keepers[receiver], _encode(message)
-        asyncio.get_running_loop().call_soon(lambda: there.receive(sender, _decode(data)))
+        data = _encode(message)
+
+        def deliver() -> None:
+            if receiver in self._keepers:
+                self._keepers[receiver].receive(sender, _decode(data))
+
+        asyncio.get_running_loop().call_soon(deliver)
 
     def _tell(self) -> None:
         for keeper in self._keepers.values():

@@ -1,20 +1,108 @@
-"""Copies of partitions that go from keeper to keeper while tables come and go."""
+"""Copies of partitions that go from keeper to keeper while tables come and go, and while they are written to."""
 
 from __future__ import annotations
 
 import asyncio
+import random
+import re
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
+from shmjet.grid import Grid
+from shmjet.grid.errors import PartitionMovedError
+from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
+from shmjet.grid.partition_copy import Entries, PartitionCopy
 from tests.cluster.keepers import Keepers
 from tests.cluster.test_asking_again import until
+
+COUNT = 64
+MAPS = [record_key(MAP_RECORD, name) for name in ("plain", "ending")]
+_WORD = re.compile(rb"v\d{9}")
+Contents = dict[tuple[bytes, bytes], bytes]
 
 
 def test_no_partition_is_copied_anew_to_a_member_that_has_it(tmp_path: Path) -> None:
     async def story() -> None:
-        keepers = Keepers(tmp_path, 64, 1)
+        keepers = Keepers(tmp_path, COUNT, 1)
         for _ in range(3):
             await keepers.add()
             await until(lambda: keepers.table.is_settled)
+        await keepers.stop()
+        assert keepers.faults == []
+
+    asyncio.run(story())
+
+
+class Writer(threading.Thread):
+    """Puts and removes entries on whichever member has their partition, until it is told to end."""
+
+    def __init__(self, grids: Mapping[str, Grid]) -> None:
+        super().__init__()
+        self.contents: Contents = {}
+        self.changes = 0
+        self._chance = random.Random(3)
+        self._grids = grids
+        self._ended = threading.Event()
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            self.change()
+
+    def change(self) -> None:
+        partition, record = self._chance.randrange(COUNT), self._chance.choice(MAPS)
+        key = PARTITION.pack(partition) + b"s%d" % self._chance.randrange(40)
+        word = None if self._chance.random() < 0.3 else b"v%09d" % self.changes
+        for grid in list(self._grids.values()):
+            table = grid.opened.table(partition % 2, record)
+            try:
+                if word is None:
+                    table.pop(key)
+                else:
+                    value = msgspec.msgpack.encode((b"k", word))
+                    table.replace(key, value, with_blobs=False, ttl=0 if record == MAPS[0] else 10**15)
+            except PartitionMovedError:
+                continue
+            if word is None:
+                self.contents.pop((record, key), None)
+            else:
+                self.contents[record, key] = word
+            self.changes += 1
+            return
+
+
+def contents_of(grid: Grid) -> Contents:
+    found: Contents = {}
+    for piece in PartitionCopy(grid.opened).pieces(range(COUNT)):
+        if isinstance(piece, Entries):
+            found |= {(piece.record, key): _WORD.findall(stored)[0] for key, stored in piece.entries}
+    return found
+
+
+def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(tmp_path: Path) -> None:
+    async def story() -> None:
+        keepers = Keepers(tmp_path, COUNT, 1)
+        await keepers.add()
+        await until(lambda: len(keepers.table.members) == 1)
+        writer = Writer(keepers.grids)
+        while writer.changes < 2000:
+            await asyncio.sleep(0)
+            writer.change()
+        writer.start()
+        try:
+            await keepers.add()
+            await until(lambda: keepers.table.is_settled)
+            at = writer.changes
+            await until(lambda: writer.changes > at + 100)
+        finally:
+            await asyncio.to_thread(writer.end)
+        await until(lambda: all(contents_of(grid) == writer.contents for grid in keepers.grids.values()))
         await keepers.stop()
         assert keepers.faults == []
 

@@ -18,7 +18,7 @@ from shmjet.core.keys import partition_id
 from shmjet.data.errors import MemberLostError
 from shmjet.grid import GridError
 from shmjet.grid.change_log import read_records
-from shmjet.grid.ownership import close_partitions, count_backups, open_here, opening
+from shmjet.grid.ownership import Opening, close_partitions, count_backups, open_here, opening
 from shmjet.grid.replica import Replica, Sent
 from shmjet.grid.routed import RoutedGrid
 from tests.examples import EXPLORES, seeds
@@ -266,7 +266,7 @@ def test_a_closed_partition_stays_closed_when_its_backups_are_counted(tmp_path: 
     for env in environments:
         with env.begin() as txn:
             assert 0 not in open_here(txn)
-            assert opening(txn, (2).to_bytes(2, "big")) == (102, 0, 0)
+            assert opening(txn, (2).to_bytes(2, "big")) == Opening(102)
     stores.close()
 
 

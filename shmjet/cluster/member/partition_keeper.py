@@ -1,12 +1,13 @@
 """The keeper of a member's partitions: opens, closes, copies and removes them as the table of partitions says.
 
 The table (`cluster.partitions`) says which member is the primary of a partition, which ones have a backup, and which
-are getting one. The keeper of the primary closes the partition, copies it, reports that the other member has it
-(SYNCED), and opens it again: from then on the other one is a backup (`replicator`). If that is to be the primary, the
-partition is closed once more, and reported to be (HANDED_OVER); when the table says so, the other keeper opens it. So
-at most one member has a partition open, and what was acknowledged there is on all backups. With a new view everything
-begins anew from what the table then says. `docs/design/0029-data-on-all-members.md` and `0031-replication.md` have the
-rules. Must not know clients, nor what partitions hold.
+are getting one. The keeper of the primary copies the partition (`copier`), closes it to send what has changed
+meanwhile, reports that the other member has it (SYNCED), and opens it again: from then on the other one is a backup
+(`replicator`). If that is to be the primary, the partition is closed once more, and reported to be (HANDED_OVER); when
+the table says so, the other keeper opens it. So at most one member has a partition open, and what was acknowledged
+there is on all backups. With a new view everything begins anew from what the table then says.
+`docs/design/0029-data-on-all-members.md` and `0031-replication.md` have the rules. Must not know clients, nor what
+partitions hold.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from shmjet.cluster.member.comparer import Comparer
+from shmjet.cluster.member.copier import Copier
 from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker, NoAnswer
 from shmjet.cluster.member.replicator import NetworkOfReplicator, NoBackup, NotTaken, Replicator
 from shmjet.cluster.membership.peer_messages import (
@@ -34,12 +36,11 @@ from shmjet.cluster.membership.peer_messages import (
 )
 from shmjet.cluster.partitions.table import Change, Event, PartitionTable
 from shmjet.grid import Grid
-from shmjet.grid.change_log import ends
 from shmjet.grid.errors import GridError
 from shmjet.grid.lease import RENEW_S, Lease
 from shmjet.grid.ownership import close_partitions, count_backups, open_partitions
-from shmjet.grid.partition_copy import PartitionCopy, Piece, in_parcels
-from shmjet.grid.replica import Term
+from shmjet.grid.partition_copy import PartitionCopy, Piece
+from shmjet.grid.replica import Sent, Term
 from shmjet.grid.times import now
 from shmjet.ipc.background_tasks import BackgroundTasks
 
@@ -52,8 +53,8 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 _LEAVE_S = 60.0
 """How long a leaving member tries to hand its partitions over."""
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Piece]).decode
+_decode_sent = msgspec.msgpack.Decoder(list[Sent]).decode
 
 logger = logging.getLogger("shmjet.member")
 
@@ -393,7 +394,7 @@ class PartitionKeeper:
     # -- copies -------------------------------------------------------------------------------------------------
 
     async def _move(self, table: PartitionTable, mine: Collection[int], uuid: str) -> None:
-        """Close some partitions and copy them to a member that is to have them."""
+        """Copy some partitions to a member that is to have them; they are closed at the end only."""
         place = table.members.index(uuid)
         waiting = [
             partition
@@ -401,45 +402,40 @@ class PartitionKeeper:
             if place in table.copying[partition] and (partition, uuid) not in self._reported
         ]
         batch = waiting if await self._do(self._copy().is_empty) else waiting[:_BATCH]
-        await self._sender.ask(uuid, CopyPartitions(table.epoch, 0, []))  # before anything is closed
+        await self._sender.ask(uuid, CopyPartitions(table.epoch, 0, []))  # before anything is noted
         if self._network.table is not table:
             return  # some may have been copied by what that says, and count as backups
-        self._sealed.update(batch)
-        await self._close(set(batch))
+        epoch, shipping = table.epoch, self._replicator.shipping
         try:
-            if not await self._replicator.drained(table.epoch):
-                raise CopyFailed("the table has changed")
-            await self._send_all(table.epoch, uuid, batch)
+            async with self._sender.stream(uuid) as stream:
+                copier = Copier(self._network, self._opened(), shipping, self._do, stream, epoch, uuid, batch)
+                try:
+                    terms = {partition: self._terms[partition] for partition in batch}
+                    await copier.begin(terms, with_classes=uuid not in self._has_classes)
+                    self._has_classes.add(uuid)
+                    self._sealed.update(batch)
+                    await self._close(set(batch))
+                    if not await self._replicator.drained(epoch):
+                        raise CopyFailed("the table has changed")
+                    await copier.send_rest()
+                finally:
+                    await copier.end()
+            lineages = {partition: self._copies[partition] for partition in batch}
+            await self._end_copy(epoch, uuid, CopyPartitions(epoch, 0, [], end=lineages))
         except (CopyFailed, GridError, OSError):
             self._sealed.difference_update(batch)
-            if self._network.table is not None and self._network.table.epoch == table.epoch:
-                await self._open_up(batch)  # it is open here until the next attempt
+            if self._network.table is not None and self._network.table.epoch == epoch:
+                await self._open_up([partition for partition in batch if partition not in self._open])
             raise
         self._failures = 0
         current = self._network.table
-        if current is None or current.epoch != table.epoch:
+        if current is None or current.epoch != epoch:
             return
         self._reported.update((partition, uuid) for partition in batch)
         await self._follow_backups()
         self._network.report([Change(Event.SYNCED, partition, uuid) for partition in batch])
-
-    async def _send_all(self, epoch: int, uuid: str, batch: list[int]) -> None:
-        copy = self._copy()
-        async with self._sender.stream(uuid) as stream:
-            await stream.send(CopyPartitions(epoch, 0, batch))
-            if uuid not in self._has_classes:
-                await stream.send(CopyPartitions(epoch, 0, [], _encode([await self._do(copy.classes)])))
-            parcels = map(_encode, in_parcels(copy.pieces(set(batch))))
-            while (pieces := await self._do(lambda: next(parcels, None))) is not None:
-                if self._network.table is None or self._network.table.epoch != epoch:
-                    raise CopyFailed("the members have changed")
-                await stream.send(CopyPartitions(epoch, 0, [], pieces))
-            await stream.finish()
-        self._has_classes.add(uuid)
-        lineages = {partition: self._copies[partition] for partition in batch}
-        terms = {partition: self._terms[partition] for partition in batch}
-        numbers = await self._do(lambda: ends(self._opened().environments))
-        await self._end_copy(epoch, uuid, CopyPartitions(epoch, 0, [], b"", lineages, terms, numbers))
+        self._sealed.difference_update(batch)
+        await self._open_up(batch)
 
     async def _end_copy(self, epoch: int, uuid: str, end: CopyPartitions) -> None:
         """Say that copies are complete; until the answer is known, or the view has changed, nothing may be written."""
@@ -476,9 +472,9 @@ class PartitionKeeper:
         if table is None or table.epoch != message.epoch or me not in table.members:
             raise GridError("this member has another table of partitions")
         place = table.members.index(me)
-        if not (message.begin or message.pieces or message.end):
-            return
-        about = (*message.begin, *message.end)
+        sent = _decode_sent(message.sent) if message.sent else []
+        changed = {group[0] for record in sent for group in record.groups}
+        about = {*message.begin, *message.terms, *changed, *message.end}
         if not all(0 <= partition < table.count and place in table.copying[partition] for partition in about):
             raise GridError("this member is not getting the partition")
         await self._drop(self._stored.intersection(message.begin))
@@ -491,6 +487,10 @@ class PartitionKeeper:
         if self._network.table is table or (self._network.table or table).epoch == message.epoch:
             for partition, term in message.terms.items():
                 self._replicator.replica.begin(partition, term, message.numbers)
+            if sent:
+                async with self._replicator.taking:
+                    replica = self._replicator.replica
+                    await self._do(lambda: replica.take_for_copy(sent, message.moment))
             self._copies.update(message.end)
 
     # -- the store ----------------------------------------------------------------------------------------------

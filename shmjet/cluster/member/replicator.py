@@ -117,6 +117,11 @@ class Replicator:
         """What takes changes here."""
         return self._parts()[1]
 
+    @property
+    def shipping(self) -> Shipping:
+        """What knows the changes that other members have to be sent."""
+        return self._parts()[0]
+
     def _parts(self) -> tuple[Shipping, Replica]:
         if self._made is None:
             opened = self._opened()

@@ -266,10 +266,12 @@ class Report(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class CopyPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Keeper to keeper: take copies of partitions, in this order: the beginning of some, pieces, and the end of some.
+    """Keeper to keeper: take copies of partitions: the beginning of some, pieces, terms, changes, and the end.
 
     `pieces` is a list of `shmjet.grid.partition_copy.Piece`, or empty; `end` has the lineages of partitions that are
     complete, with the terms of their primary, and the numbers in its logs of changes; see `shmjet.grid.replica`.
+    `sent` is a list of `shmjet.grid.replica.Sent`, what changed meanwhile, or empty; `moment` is that of the sender's
+    clock.
     `after` is the number of the message that has to be taken right before; 0: none has.
     """
 
@@ -280,6 +282,8 @@ class CopyPartitions(msgspec.Struct, frozen=True, tag=True, array_like=True):
     end: dict[int, int] = {}
     terms: dict[int, tuple[int, int]] = {}
     numbers: list[int] = []
+    sent: bytes = b""
+    moment: int = 0
     after: int = 0
 
 

@@ -1,0 +1,145 @@
+"""Copies partitions to another member while they are written to: what they hold first, then what has changed meanwhile.
+
+From the beginning on all changes of the partitions are noted in the log of changes, so that a copy that was read bit
+by bit and then took these changes is as the partitions are. When little is left, the keeper closes the partitions and
+has the rest sent. Must not know when partitions open and close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from shmjet.cluster.member.copy_stream import CopyFailed, CopyStream
+from shmjet.cluster.membership.peer_messages import CopyPartitions
+from shmjet.cluster.partitions.table import PartitionTable
+from shmjet.grid.change_log import note_changes
+from shmjet.grid.partition_copy import Classes, PartitionCopy, Piece, in_parcels
+from shmjet.grid.replica import Term
+from shmjet.grid.shipping import ALL, Batch, Shipping
+from shmjet.grid.store import Opened
+from shmjet.grid.times import now
+
+_FEW_BYTES = 1 << 16
+"""Of changes: so many may be left when partitions are closed."""
+_ROUNDS = 100
+"""How often changes are sent before the partitions are closed, however many are left."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class NetworkOfCopier(Protocol):
+    """The member's network, as far as a copy is concerned."""
+
+    @property
+    def table(self) -> PartitionTable | None: ...
+
+
+class Copier:
+    """One copy of some partitions for one member.
+
+    Args:
+        network: of the member.
+        store: of the member.
+        shipping: knows what has changed.
+        do: calls something that blocks.
+        stream: leads to the other member.
+        epoch: of the view.
+        uuid: the other member.
+        partitions: which ones.
+    """
+
+    def __init__(
+        self,
+        network: NetworkOfCopier,
+        store: Opened,
+        shipping: Shipping,
+        do: Callable[[Callable[[], Any]], Awaitable[Any]],
+        stream: CopyStream,
+        epoch: int,
+        uuid: str,
+        partitions: Collection[int],
+    ) -> None:
+        self._network = network
+        self._store = store
+        self._copy = PartitionCopy(store)
+        self._shipping = shipping
+        self._do = do
+        self._stream = stream
+        self._epoch = epoch
+        self._uuid = uuid
+        self._partitions = set(partitions)
+
+    async def begin(self, terms: dict[int, Term], *, with_classes: bool) -> None:
+        """Send what the partitions hold, and most of what changes meanwhile.
+
+        Args:
+            terms: of the partitions.
+            with_classes: whether the other member may lack classes.
+
+        Raises:
+            CopyFailed: the other member has not taken it, or the members have changed.
+        """
+        store, some = self._store, self._partitions
+        self._shipping.keep_all()
+        numbers = await self._do(lambda: note_changes(store.environments, some, are_copied=True))
+        self._shipping.begin_copy(self._uuid, some, numbers)
+        await self._send(begin=sorted(some))
+        if with_classes:
+            await self._send(pieces=_encode([await self._do(self._copy.classes)]))
+        await self._send_pieces(self._copy.pieces(some))
+        await self._send(terms=terms, numbers=numbers)
+        for _ in range(_ROUNDS):
+            size = await self._send_changes()
+            await self._stream.finish()
+            if size < _FEW_BYTES:
+                break
+
+    async def send_rest(self) -> None:
+        """Send what has changed since; the partitions are closed now. Raises CopyFailed."""
+        while await self._send_changes():
+            pass
+        await self._stream.finish()
+
+    async def end(self) -> None:
+        """Note changes for the copy no more, whether it is complete or not."""
+        self._shipping.end_copy(self._uuid)
+        environments, some = self._store.environments, self._partitions
+        await self._do(lambda: note_changes(environments, some, are_copied=False))
+
+    async def _send_changes(self) -> int:
+        """Send changes, about a megabyte, and return of how many bytes they are."""
+        batch = self._shipping.changes_since(self._uuid)
+        while batch is not None and not await self._send_files(batch):
+            batch = self._shipping.changes_since(self._uuid, ALL)
+        if batch is None:
+            return 0
+        classes = _encode([Classes(batch.classes)]) if batch.classes else b""
+        sent = _encode(batch.sent)
+        await self._send(pieces=classes, sent=sent, moment=now())
+        self._shipping.copy_went_on(self._uuid, batch)
+        return len(sent)
+
+    async def _send_files(self, batch: Batch) -> bool:
+        """Send files that changes need; False if one of them is gone meanwhile."""
+        for name in batch.files:
+            if not await self._send_pieces(self._copy.file(name)):
+                return False
+        return True
+
+    async def _send_pieces(self, pieces: Iterator[Piece]) -> bool:
+        """Send pieces; False where there are none."""
+        found = False
+        parcels = map(_encode, in_parcels(pieces))
+        while (parcel := await self._do(lambda: next(parcels, None))) is not None:
+            found = True
+            await self._send(pieces=parcel)
+        return found
+
+    async def _send(self, *, begin: list[int] | None = None, **fields: Any) -> None:
+        table = self._network.table
+        if table is None or table.epoch != self._epoch:
+            raise CopyFailed("the members have changed")
+        await self._stream.send(CopyPartitions(self._epoch, 0, begin or [], **fields))
