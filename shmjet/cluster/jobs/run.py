@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.ended_attempt import unbegun
