@@ -80,7 +80,7 @@ def source(gate: Path) -> Any:
 
 
 def windows(gate: Path, version: int) -> Pipeline:
-    """Return the job; of each key the map "day" has the number of windows, those that were wrong, and the version."""
+    """Return the job; of each key the map "day" has the number of windows, the wrong ones, and the version."""
 
     def check(state: list[Any], key: int, window: Any) -> tuple[int, tuple[int, list[Any], int]]:
         if (window.end, window.result) != (SIZE * (state[0] + 1), SIZE // KEYS):

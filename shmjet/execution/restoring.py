@@ -4,8 +4,8 @@ An entry goes to the processor that owns its key's partition now, that of a broa
 of one partition is read by its owner only, if the vertex still has the same partitions, and a piece of one processor by
 that one, if all partitions still have the same owners. If not, rows of many partitions come to all processors, each of
 which takes some; the keys of all other pieces are brought to partitions anew. A processor that had ended does not run
-again, unless it was one of a source that has had nothing to do. Where a vertex has another number of processors than
-before, that holds only if all of them had ended.
+again, unless it was one of a source that has had nothing to do, or such a one has fed it. Where a vertex has another
+number of processors than before, that holds only if all of them had ended.
 """
 
 from __future__ import annotations
@@ -196,12 +196,28 @@ class Restoring:
         }
 
     def _runs_again(self, v: int, saved: SavedVertex, record: ProcessorRecord) -> bool:
-        """Say whether a processor of a source that had ended may have something to do now, as others go on.
+        """Say whether a processor that had ended may have something to do now, as others of its vertex go on.
 
-        That of a member without a part in a source has ended at once, and the part may be its own now.
+        That of a member without a part in a source has ended at once, and so has what only it feeds; the part
+        may be its own now.
         """
-        has_had_nothing = record.tells_rest and not record.pieces
-        return has_had_nothing and not self._inbound(v) and not all(other.finished for other in saved.processors)
+        if all(other.finished for other in saved.processors):
+            return False
+        if not self._inbound(v):
+            return _has_had_nothing(record)
+        return any(self._may_move(source) for source in self._sources(v))
+
+    def _may_move(self, source: int) -> bool:
+        """Say whether a part in a source may be another processor's than before."""
+        saved = self._saved.get(self._plan.vertices[source].name)
+        records = [] if saved is None else saved.processors
+        ended = [record for record in records if record.finished]
+        return len(ended) < len(records) and any(map(_has_had_nothing, ended))
+
+    def _sources(self, v: int) -> set[int]:
+        """Return the vertices without inbound edges from which items come to one."""
+        before = {edge.source for edge in self._plan.edges if edge.destination == v}
+        return set().union(*map(self._sources, before)) if before else {v}
 
     def _owners(self, v: int, saved: SavedVertex, record: ProcessorRecord) -> Sequence[int]:
         """Return partition -> processor for what a processor has saved: itself in place of the ended ones."""
@@ -266,6 +282,10 @@ class Restoring:
         split = partitions.split(list(zip(keys, range(len(items)), strict=True)))
         mine = [at for p, pairs in enumerate(split) if pairs and partitions.owners[p] == me for _, at in pairs]
         return [items[at] for at in sorted(mine)]
+
+
+def _has_had_nothing(record: ProcessorRecord) -> bool:
+    return record.finished and record.tells_rest and not record.pieces
 
 
 def _record_of(saved: SavedVertex, processor: int) -> ProcessorRecord | None:

@@ -202,3 +202,18 @@ def test_one_of_a_source_that_has_had_nothing_to_do_runs_again_while_others_go_o
     restoring.close()
     assert share.is_finished is not runs
     assert found == ([(BroadcastKey("position"), 7), mine] if runs else [])
+
+
+@pytest.mark.parametrize(("has_saved", "runs"), [(False, True), (True, False)])
+def test_what_was_fed_by_one_that_has_had_nothing_to_do_runs_again(tmp_path: Path, has_saved: bool, runs: bool) -> None:
+    ended = [Piece(-1, "a.chunk", 16, 40, 7, 1)] if has_saved else []
+    source = [ProcessorRecord(0, False, []), ProcessorRecord(1, True, ended)]
+    fed = [ProcessorRecord(0, False, []), ProcessorRecord(1, True, [], False)]
+    vertices = [SavedVertex("source", 2, 271, source), SavedVertex("fed", 2, 271, fed)]
+    write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, vertices))
+    plan = plan_of(2)
+    plan.vertices = [SimpleNamespace(name=name, parallelism=2, inbound=i) for i, name in enumerate(("source", "fed"))]
+    plan.edges = [SimpleNamespace(source=0, destination=1)]
+    restoring = Restoring(str(tmp_path / "m"), plan, [], lambda v: StatePartitions(plan_of(2), [], 0), Codec())
+    assert restoring.share((1, 1)).is_finished is not runs
+    restoring.close()
