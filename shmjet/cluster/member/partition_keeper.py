@@ -424,18 +424,22 @@ class PartitionKeeper:
             await self._end_copy(epoch, uuid, CopyPartitions(epoch, 0, [], end=lineages))
         except (CopyFailed, GridError, OSError):
             self._sealed.difference_update(batch)
-            if self._network.table is not None and self._network.table.epoch == epoch:
+            if self._is_in_force(epoch):
                 await self._open_up([partition for partition in batch if partition not in self._open])
             raise
         self._failures = 0
-        current = self._network.table
-        if current is None or current.epoch != epoch:
+        if not self._is_in_force(epoch):
             return
         self._reported.update((partition, uuid) for partition in batch)
         await self._follow_backups()
+        if not self._is_in_force(epoch):
+            return  # with a new view everything begins anew, the copy, too
         self._network.report([Change(Event.SYNCED, partition, uuid) for partition in batch])
         self._sealed.difference_update(batch)
         await self._open_up(batch)
+
+    def _is_in_force(self, epoch: int) -> bool:
+        return self._network.table is not None and self._network.table.epoch == epoch
 
     async def _end_copy(self, epoch: int, uuid: str, end: CopyPartitions) -> None:
         """Say that copies are complete; until the answer is known, or the view has changed, nothing may be written."""
