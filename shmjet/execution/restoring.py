@@ -199,9 +199,9 @@ class Restoring:
         """Say whether a processor that had ended may have something to do now, as others of its vertex go on.
 
         That of a member without a part in a source has ended at once, and so has what only it feeds; the part
-        may be its own now.
+        may be its own now. On one member nothing moves.
         """
-        if all(other.finished for other in saved.processors):
+        if self._plan.slot.count == 1 or all(other.finished for other in saved.processors):
             return False
         if not self._inbound(v):
             return _has_had_nothing(record)

@@ -33,10 +33,10 @@ from shmjet.snapshots.manifest import (
 STATE = [(f"key {number}", (number, float(number))) for number in range(9000)]
 
 
-def plan_of(parallelism: int, partition_count: int = 271) -> Any:
-    """A plan of one vertex without edges, whose partitions are dealt out in turn."""
-    vertex = SimpleNamespace(name="v", parallelism=parallelism, inbound=0)
-    slot = SimpleNamespace(index=0, count=1)
+def plan_of(parallelism: int, partition_count: int = 271, *, members: int = 1) -> Any:
+    """A plan of one vertex without edges, whose partitions are dealt out in turn; on the last of some members."""
+    vertex = SimpleNamespace(name="v", parallelism=parallelism // members, inbound=0)
+    slot = SimpleNamespace(index=members - 1, count=members)
     return SimpleNamespace(partition_count=partition_count, vertices=[vertex], edges=[], slot=slot)
 
 
@@ -184,9 +184,9 @@ def test_processors_that_had_all_ended_are_dealt_to_another_number(tmp_path: Pat
         assert sorted(restored(tmp_path, processor, plan_of(2))) == sorted(expected)
 
 
-@pytest.mark.parametrize(("others_end", "runs"), [(False, True), (True, False)])
+@pytest.mark.parametrize(("members", "others_end", "runs"), [(2, False, True), (2, True, False), (1, False, False)])
 def test_one_of_a_source_that_has_had_nothing_to_do_runs_again_while_others_go_on(
-    tmp_path: Path, others_end: bool, runs: bool
+    tmp_path: Path, members: int, others_end: bool, runs: bool
 ) -> None:
     writer = SnapshotWriter(str(tmp_path), "a.chunk", Codec())
     entries = ProcessorEntries(writer, StatePartitions(plan_of(2), [], 0), 0)
@@ -196,8 +196,9 @@ def test_one_of_a_source_that_has_had_nothing_to_do_runs_again_while_others_go_o
     writer.close()
     records = [ProcessorRecord(0, others_end, entries.pieces), ProcessorRecord(1, True, [])]
     write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, [SavedVertex("v", 2, 271, records)]))
-    restoring = Restoring(str(tmp_path / "m"), plan_of(2), [], lambda v: StatePartitions(plan_of(2), [], v), Codec())
-    share = restoring.share((0, 1))
+    plan = plan_of(2, members=members)
+    restoring = Restoring(str(tmp_path / "m"), plan, [], lambda v: StatePartitions(plan_of(2), [], v), Codec())
+    share = restoring.share((0, 2 - members))
     found = [entry for entries in share.lists for entry in entries]
     restoring.close()
     assert share.is_finished is not runs
@@ -211,9 +212,9 @@ def test_what_was_fed_by_one_that_has_had_nothing_to_do_runs_again(tmp_path: Pat
     fed = [ProcessorRecord(0, False, []), ProcessorRecord(1, True, [], False)]
     vertices = [SavedVertex("source", 2, 271, source), SavedVertex("fed", 2, 271, fed)]
     write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, vertices))
-    plan = plan_of(2)
-    plan.vertices = [SimpleNamespace(name=name, parallelism=2, inbound=i) for i, name in enumerate(("source", "fed"))]
+    plan = plan_of(2, members=2)
+    plan.vertices = [SimpleNamespace(name=name, parallelism=1, inbound=i) for i, name in enumerate(("source", "fed"))]
     plan.edges = [SimpleNamespace(source=0, destination=1)]
     restoring = Restoring(str(tmp_path / "m"), plan, [], lambda v: StatePartitions(plan_of(2), [], 0), Codec())
-    assert restoring.share((1, 1)).is_finished is not runs
+    assert restoring.share((1, 0)).is_finished is not runs
     restoring.close()

@@ -1,8 +1,8 @@
 /* Groups that are all new, as a restore brings them: rows are appended, and no key is looked for. No Python in here.
  *
- * When something is looked for next, the rows are listed by the segment of the index that their hashes lead to. A segment
- * is filled when a hash leads to it for the first time: all at once, while it lies in the cache, and none before it is
- * needed, so that what comes first after a restore waits for the listing only. Looking for each row of a large table by
+ * When something is looked for next, the rows are listed by the segment of the index that their hashes lead to. A
+ * segment is filled when a hash leads to it first: all at once, while it lies in the cache, and none before
+ * it is needed, so that what comes first after a restore waits for the listing only. Looking for each row of a table by
  * itself takes two to three times as long: each waits for memory.
  */
 #ifndef SHMJET_GROUP_LOAD_H
@@ -162,8 +162,8 @@ static inline int group_fill_for(group_table_t *table, int count) {
     return GROUP_OK;
 }
 
-/* Lists the rows that were loaded by the segments that they go to, all of which wait then. Returns GROUP_OK or an error,
- * and then the table is of no more use. */
+/* Lists the rows that were loaded by the segments that they go to, all of which wait then. Returns GROUP_OK or an
+ * error, and then the table is of no more use. */
 static inline int group_list_loaded(group_table_t *table) {
     uint64_t rows = table->loaded;
     if (!rows) return GROUP_OK;
