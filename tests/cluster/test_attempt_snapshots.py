@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -373,3 +374,23 @@ def test_a_snapshot_waits_for_the_ends_of_sources_of_higher_priority(tmp_path: P
     assert story.snapshots.postponed_for == []
     story.clock.pass_by(INTERVAL)
     story.takes(2)
+
+
+def test_snapshots_are_removed_when_the_one_that_is_being_written_is(tmp_path: Path) -> None:
+    async def story() -> None:
+        lineage = Story(tmp_path).lineage
+        folder, may_end = tmp_path / "l", asyncio.Event()
+
+        async def write() -> None:
+            await may_end.wait()
+            (folder / "1.manifest").touch()
+
+        writing = lineage.writes(write())
+        lineage.remove()
+        assert folder.exists()
+        may_end.set()
+        await writing
+        await asyncio.sleep(0)  # to what is called back then
+        assert not folder.exists()
+
+    asyncio.run(story())

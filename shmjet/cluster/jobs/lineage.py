@@ -293,7 +293,10 @@ class Lineage:
         return self._all.find(name)
 
     def remove(self) -> None:
-        """Remove all of them; exported ones stay."""
+        """Remove all of them, when what is being written is; exported ones stay."""
+        if self._writing is not None and not self._writing.done():
+            self._writing.add_done_callback(lambda _: self.remove())
+            return
         self._store.remove()
         if self._keeper is not None:
             self._keeper.forget(self.name)
