@@ -73,7 +73,7 @@ def test_one_large_file_keeps_all_processors_busy(tmp_path: Path) -> None:
     shares = [len(driver.output) for driver in drivers]
     assert sum(shares) == 100_000
     blocks = [round(share * 64 / 100_000) for share in shares]  # of 100,000 bytes, each to where a line ends
-    assert max(blocks) - min(blocks) <= 2
+    assert min(blocks) >= 8  # of 16: none has waited for another one
 
 
 def test_lines_can_come_with_their_path(corpus: Path) -> None:
