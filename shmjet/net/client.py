@@ -13,9 +13,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+from shmjet.host.own_code import program
 from shmjet.ipc.loop_channel import LoopChannel
 from shmjet.net.messages import (
     Alive,
@@ -38,8 +38,6 @@ from shmjet.net.messages import (
     Stats,
     Stop,
 )
-
-_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class LinkLost(ConnectionError):
@@ -90,14 +88,13 @@ class LinkClient:
                 caller's.
         """
         ours, theirs = socket.socketpair()
-        program = (  # whatever holds its imports up must not keep it alive without its member
-            f"import sys; sys.path.insert(0, {_ROOT!r})\n"
+        code = (  # whatever holds its imports up must not keep it alive without its member
             f"from shmjet.host.child_process import die_with_parent; die_with_parent({os.getpid()})\n"
             f"from shmjet.net.link_main import main; main({theirs.fileno()})"
         )
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", program],
+                [sys.executable, "-P", "-c", program(code)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 process_group=0,

@@ -15,12 +15,12 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from shmjet._native import Claims, Codec, Doorbell, Poller, RingConsumer, RingProducer, ring_format
 from shmjet.cluster.client.log_levels import levels
 from shmjet.execution.messages import Exited, Fork, Forked
+from shmjet.host.own_code import program
 from shmjet.host.patience import is_stopped
 from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.pool import layout as records
@@ -32,7 +32,6 @@ from shmjet.ring.arena import Arena
 from shmjet.ring.frames import KIND_DONE
 from shmjet.ring.pickling import Buffer, dumps_by_value
 
-_ROOT: Final = str(Path(__file__).resolve().parents[2])
 _PRELOAD: Final = ("numpy", "shmjet.data.batch", "pandas", "scipy", "sklearn")
 _END_S: Final = 5.0
 MOST_FILES: Final = 2
@@ -289,15 +288,14 @@ class Server:
         self.pid = os.getpid()
         ours, theirs = socket.socketpair()
         preload = [name for name in _PRELOAD if name in sys.modules]
-        program = (
-            f"import sys; sys.path.insert(0, {_ROOT!r})\n"
+        code = (
             "from shmjet.pool.server_main import main\n"
             f"main({theirs.fileno()}, {arena.fd}, {arena.size}, {logs.fileno()}, {levels()!r}, {os.getpid()}, "
             f"{sys.path!r}, {preload!r})"
         )
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", program],
+                [sys.executable, "-P", "-c", program(code)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno(), arena.fd, logs.fileno()],
                 process_group=0,

@@ -17,6 +17,7 @@ from shmjet.cluster.client.member_start import MemberStart
 from shmjet.core import ConfigError, JetConfig, ShmjetError
 from shmjet.core.config import IN_MEMORY
 from shmjet.core.map_config import most_backups
+from shmjet.host.own_code import program
 from shmjet.host.placement import place
 from shmjet.host.process_limits import lack_text
 from shmjet.host.standard_descriptors import fill_standard_descriptors
@@ -31,7 +32,6 @@ _SHARED = ("numpy", "shmjet.processors")
 """Imports that workers share with the fork server when the client has made them: then its jobs will use them."""
 _OF_COLUMNS = "shmjet.columns.typed_groups"
 """The same of a client with numpy and `shmjet.columns`; a worker in the place of a lost one goes on the sooner."""
-_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 def _seconds(name: str, usual: str, least: int) -> float:
@@ -131,12 +131,8 @@ def member_program(
 ) -> list[str]:
     """Return the command line of a member."""
     arguments = f"{ready}, {logs}, {settings['allowed']!r}, {preload!r}, {secret_fd}, {errors_fd}"
-    program = (
-        f"import sys; sys.path.insert(0, {_ROOT!r})\n"
-        "from shmjet.cluster.member.main import main\n"
-        f"main({settings!r}, {arguments})"
-    )
-    return [sys.executable, "-P", "-c", program]
+    code = f"from shmjet.cluster.member.main import main\nmain({settings!r}, {arguments})"
+    return [sys.executable, "-P", "-c", program(code)]
 
 
 class StartingMember:

@@ -32,6 +32,7 @@ from shmjet.cluster.protocol import (
     StatusReply,
     StatusRequest,
 )
+from shmjet.host.own_code import program
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
 
@@ -40,7 +41,6 @@ DUMP_S = 30.0
 """How long others may take to answer."""
 
 T = TypeVar("T")
-_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class Client(Protocol):
@@ -176,13 +176,10 @@ def dump_of(folder: Path) -> bytes:
     Args:
         folder: the member's.
     """
-    program = (
-        f"import sys; sys.path.insert(0, {_ROOT!r})\n"
-        f"from shmjet.cluster.monitor.dump import main\nmain({os.fspath(folder)!r})"
-    )
+    code = f"from shmjet.cluster.monitor.dump import main\nmain({os.fspath(folder)!r})"
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", program],
+            [sys.executable, "-P", "-c", program(code)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=DUMP_S,

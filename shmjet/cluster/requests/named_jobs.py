@@ -11,18 +11,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
 from shmjet.cluster.protocol import Submission
 from shmjet.data.errors import ConfigError, JobNotFoundError
+from shmjet.host.own_code import program
 
 BUILD_S = 60.0
 """How long a function may take."""
 _MOST_AT_ONCE = 4
 """Processes that make jobs at the same time, however many jobs clients ask for."""
-_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 class Built(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -76,12 +75,10 @@ class NamedJobs:
 async def _run(function: str, name: str, job_id: str) -> Built | NotBuilt:
     """Have the function called in a process of its own, and wait for it."""
     answer = os.memfd_create("shmjet-named-job", os.MFD_CLOEXEC)
-    program = (
-        f"import sys; sys.path.insert(0, {_ROOT!r}); from shmjet.cluster.client.named_job_main import main; main()"
-    )
+    code = program("from shmjet.cluster.client.named_job_main import main; main()")
     with open(answer, "rb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", program, str(answer), function, name, job_id, str(os.getpid())],
+            [sys.executable, "-P", "-c", code, str(answer), function, name, job_id, str(os.getpid())],
             stdin=subprocess.DEVNULL,
             pass_fds=[answer],
             process_group=0,
