@@ -5,15 +5,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import shmjet
 
 PACKAGE = Path(shmjet.__file__).parent
+# What is installed, too, comes before modules of users.
 NAMES = sorted(
     path.stem
     for path in PACKAGE.iterdir()
-    if path.suffix in ("", ".py") and not path.stem.startswith("_") and path.stem not in sys.stdlib_module_names
+    if path.suffix in ("", ".py") and not path.stem.startswith("_") and find_spec(path.stem) is None
 )
 SCRIPT = """
 import importlib, sys
