@@ -511,6 +511,33 @@ def test_cancelling_with_an_export_waits_until_the_run_has_started() -> None:
     looped(main)
 
 
+@pytest.mark.parametrize("ends", ["runs again", "is cancelled"])
+def test_cancelling_with_an_export_waits_for_the_end_of_a_restart(ends: str) -> None:
+    async def main() -> None:
+        story = Story(lineage=WithSnapshots())
+        story.newest.becomes(JobStatus.RUNNING)
+        story.run.restart(graceful=False, reason="members have joined the cluster")
+        export = asyncio.ensure_future(story.run.export_snapshot("last", cancel=True))
+        await asyncio.sleep(0)
+        assert not export.done()
+        if ends == "is cancelled":
+            story.run.cancel()
+            story.stops()
+            with pytest.raises(JobStateError, match="cannot export a snapshot of it"):
+                await asyncio.wait_for(export, 60)
+            return
+        story.stops()
+        await until(story, 2)
+        await asyncio.sleep(0)
+        story.newest.becomes(JobStatus.RUNNING)
+        (done,) = story.newest.snapshots
+        done("no room")
+        with pytest.raises(ShmjetError, match=r"no snapshot 'last' .*: no room"):
+            await asyncio.wait_for(export, 60)
+
+    looped(main)
+
+
 @pytest.mark.parametrize("how", ["cancelled", "cancelled between", "failed", "suspended"])
 def test_a_client_that_waits_to_cancel_with_an_export_hears_when_nothing_comes_of_it(how: str) -> None:
     async def main() -> None:

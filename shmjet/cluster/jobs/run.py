@@ -377,11 +377,20 @@ class JobRun:
     async def _cancel_with_export(self, name: str) -> str | None:
         """End the run with a snapshot, as soon as it runs; return what went wrong."""
         verb = "export a snapshot of"
+        if not await self._changes.until(lambda: not self._stops_for_restart, EXPORT_WAIT_S):
+            late = f"is being restarted, and has not stopped for {EXPORT_WAIT_S:.0f} s"
+            raise JobStateError(f"{self._name} {late}; cannot {verb} it")
         if self.status not in _BEFORE_RUNNING and (self._stopping_for_wish or self._next is not Next.END):
             raise JobStateError(f"{self._name} is being stopped; cannot {verb} it")
         outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._ask_for(Wish(then=Next.END, graceful=True, name=name, exported=outcome), verb)
         return await outcome
+
+    @property
+    def _stops_for_restart(self) -> bool:
+        """Whether its attempt is being stopped so that another one begins."""
+        is_stopping = self._stopping_for_wish and self._next is Next.END and not self._is_ending
+        return is_stopping and self._wish is not None and self._wish.then is Next.AGAIN
 
     async def _export_running(self, name: str) -> str | None:
         """Save an attempt under a name, as soon as one runs; return what went wrong, None as well when it is suspended
