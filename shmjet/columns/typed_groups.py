@@ -64,6 +64,7 @@ class TypedGroups:
         self._inputs = Projection(made, keep=True) if made else None
         used = (name for each in aggregates.values() for name in (each.column, each.by) if name is not None)
         self._used = tuple(dict.fromkeys([*self._keys, *used]))
+        self._untyped = TypedPlan(self._keys, self._aggregates, {})
         self.clear()
 
     def clear(self) -> None:
@@ -71,7 +72,7 @@ class TypedGroups:
         self._kinds: dict[str, Kind] = {}
         self._known: set[str] = set()
         self._types: dict[str, ColumnType] = {}
-        self._plan = TypedPlan(self._keys, self._aggregates, {})
+        self._plan = self._untyped
         self._groups = Groups(self._keys, self._plan.aggregates, _pairs)
 
     def __len__(self) -> int:
@@ -160,7 +161,8 @@ class TypedGroups:
                 found[aggregate.column] = marker.dtype, is_known(marker, mask)
         types = {name: kind for name, (kind, _) in found.items() if isinstance(kind, ColumnType)}
         self._note(found)
-        self._merge(TypedPlan(self._keys, self._aggregates, types), states, types, are_new)
+        plan = self._plan if types == self._types else TypedPlan(self._keys, self._aggregates, types)
+        self._merge(plan, states, types, are_new)
 
     def _merge(self, plan: TypedPlan, states: Batch, types: Mapping[str, ColumnType], are_new: bool = False) -> None:
         """Merge states that were made by another plan."""

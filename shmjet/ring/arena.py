@@ -13,6 +13,7 @@ import logging
 import mmap
 import os
 import resource
+import time
 from types import TracebackType
 
 import posix_ipc
@@ -162,10 +163,36 @@ def reserve(fd: int, offset: int, size: int) -> None:
     Raises:
         OSError: there is not that much memory.
     """
-    available = available_memory()
-    if size > available:  # reserving it would not fail but wake the OOM killer
-        raise OSError(errno.ENOMEM, f"only {available} bytes of memory are available here, by host and control group")
+    _allowance.take(size)
     os.posix_fallocate(fd, offset, size)
+
+
+class _Allowance:
+    """What may be reserved before the memory of the host and its control groups has to be read again.
+
+    Reading it costs as much as a small job's work in a worker, and workers reserve in many small steps. So a reading
+    is good for a second and a 256th of what it found: little, since other processes take memory meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._until = 0.0
+
+    def take(self, size: int) -> None:
+        """Count bytes that are about to be reserved; OSError when there are not so many."""
+        now = time.monotonic()
+        if size > self._left or now > self._until:
+            available = available_memory()
+            if size > available:  # reserving it would not fail but wake the OOM killer
+                raise OSError(
+                    errno.ENOMEM, f"only {available} bytes of memory are available here, by host and control group"
+                )
+            self._left = available // 256
+            self._until = now + 1.0
+        self._left -= size
+
+
+_allowance = _Allowance()
 
 
 def _fill(fd: int, size: int, later: int) -> None:

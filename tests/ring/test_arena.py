@@ -6,7 +6,9 @@ import errno
 import logging
 import mmap
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,3 +81,24 @@ def test_nothing_stays_open_when_reserving_fails(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "posix_fallocate", fail)
     with pytest.raises(ArenaError, match="anonymous memory failed too"):
         Arena.create(mmap.PAGESIZE, label="test")
+
+
+def test_many_small_reservations_read_the_memory_of_the_host_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, available, readings = [time.monotonic() + 2], [1 << 30], []  # what was read before is old
+
+    def read() -> int:
+        readings.append(available[0])
+        return available[0]
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(module, "available_memory", read)
+    monkeypatch.setattr(os, "posix_fallocate", lambda fd, offset, size: None)
+    for at in range(100):
+        module.reserve(-1, at << 12, 1 << 12)
+    assert readings == [1 << 30]
+    available[0] = 1 << 20
+    with pytest.raises(OSError, match="only 1048576 bytes of memory are available"):
+        module.reserve(-1, 0, 1 << 22)  # more than is left of a 256th
+    clock[0] += 2
+    with pytest.raises(OSError, match="only 1048576 bytes"):
+        module.reserve(-1, 0, 1 << 21)
