@@ -134,9 +134,11 @@ class PartitionCopy:
         for name in self._files(partitions):
             yield from self.file(name)
 
-    def is_empty(self) -> bool:
-        """Say whether the store has nothing at all."""
-        return not any(_records(env, kind) for env in self._store.environments for kind in (MAP_RECORD, LIST_RECORD))
+    def size(self) -> int:
+        """Return about how many bytes the store takes with everything in it."""
+        blobs = self._store.blobs
+        files = sum(blobs.size(name.encode()) for name in os.listdir(blobs.folder))
+        return files + sum(env.size() for env in self._store.environments)
 
     def _of_map(self, index: int, record_key: bytes, partitions: Collection[int]) -> Iterator[Piece]:
         env = self._store.environment(index)

@@ -209,6 +209,18 @@ def test_nothing_stays_where_a_partition_was(stores: Stores) -> None:
     assert len(list(stores.grids["1"].opened.blobs.folder.iterdir())) == 20, "those of the journal's events"
 
 
+def test_the_size_of_a_store_is_that_of_its_entries_and_files(stores: Stores) -> None:
+    sizes = [PartitionCopy(stores.grids["0"].opened).size()]
+    there = stores.grid().get_map("m")
+    for number, value in enumerate((b"x" * 20_000, b"y" * 200_000)):  # with the entries, and in files of their own
+        there.put_all(dict.fromkeys(range(100 * number, 100 * number + 10), value))
+        sizes.append(sum(PartitionCopy(grid.opened).size() for grid in stores.grids.values()))
+    empty, small, large = sizes
+    assert empty < 100_000, "so little that all partitions of it are copied at once"
+    assert 200_000 <= small < 700_000
+    assert 2_000_000 <= large - small < 2_200_000
+
+
 def test_a_partition_that_nobody_has_is_an_error_in_the_end(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "PATIENCE_S", 0.05)
     stores.primaries[:] = [1] * COUNT  # the table is wrong, and stays so
