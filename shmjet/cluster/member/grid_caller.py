@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import threading
 from pathlib import Path
 from typing import Any
 
-from shmjet.cluster.protocol import AwaitBackups, DescribePartitions, GridCall, PartitionsReply, Refused, Reply
+from shmjet.cluster.member.own_member import channel_to, lost
+from shmjet.cluster.protocol import AwaitBackups, DescribePartitions, GridCall, PartitionsReply, Refused
 from shmjet.data import errors as data_errors
-from shmjet.data.errors import MemberLostError
 from shmjet.grid import Grid, errors
 from shmjet.grid.errors import GridError
 from shmjet.grid.routed import RoutedGrid
 from shmjet.grid.routes import Owners
-from shmjet.ipc import unix_sockets
-from shmjet.ipc.channel import Channel, ChannelClosed
+from shmjet.ipc.channel import ChannelClosed
 
 
 class GridCaller(RoutedGrid):
@@ -43,9 +41,7 @@ class _Caller:
     """Asks members, see `shmjet.grid.routes.Carrier`."""
 
     def __init__(self, path: Path) -> None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        unix_sockets.connect(sock, path)
-        self._channel = Channel(sock, Reply)
+        self._channel = channel_to(path)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -76,7 +72,7 @@ class _Caller:
                         raise kind(reply.text)
                     return reply
         except ChannelClosed as error:
-            raise MemberLostError("the member of this worker is gone") from error
+            raise lost() from error
 
     def close(self) -> None:
         self._channel.close()

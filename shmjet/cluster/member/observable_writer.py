@@ -5,16 +5,15 @@ Writes are not waited for one by one: the member confirms each, and the writer s
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
+from shmjet.cluster.member.own_member import channel_to, lost
 from shmjet.cluster.observable_messages import WriteObservable
-from shmjet.cluster.protocol import Refused, Reply
+from shmjet.cluster.protocol import Refused
 from shmjet.data import errors
-from shmjet.data.errors import MemberLostError, ShmjetError
-from shmjet.ipc import unix_sockets
-from shmjet.ipc.channel import Channel, ChannelClosed
+from shmjet.data.errors import ShmjetError
+from shmjet.ipc.channel import ChannelClosed
 
 
 class ObservableWriter:
@@ -27,23 +26,17 @@ class ObservableWriter:
 
     def __init__(self, path: Path, name: str) -> None:
         self._name = name
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            unix_sockets.connect(sock, path)
-        except OSError as error:
-            sock.close()
-            raise MemberLostError("the member of this worker is gone") from error
-        self._channel = Channel(sock, Reply)
+        self._channel = channel_to(path)
         self._number = 0
         self._confirmed = 0
 
     def write(self, count: int, items: bytes) -> None:
-        """Send a pickled list of `count` items. Raises MemberLostError when the member is gone."""
+        """Send a pickled list of `count` items. Raises OwnMemberLostError when the member is gone."""
         self._number += 1
         try:
             self._channel.send(WriteObservable(self._number, self._name, count, items))
         except ChannelClosed as error:
-            raise _lost() from error
+            raise lost() from error
 
     @property
     def unconfirmed(self) -> int:
@@ -53,7 +46,7 @@ class ObservableWriter:
                 for reply, _ in self._channel.poll():
                     self._take(reply)
             except ChannelClosed as error:
-                raise _lost() from error
+                raise lost() from error
         return self._number - self._confirmed
 
     def wait(self, most: int = 0) -> None:
@@ -62,7 +55,7 @@ class ObservableWriter:
             while self._number - self._confirmed > most:
                 self._take(self._channel.receive()[0])
         except ChannelClosed as error:
-            raise _lost() from error
+            raise lost() from error
 
     def _take(self, reply: Any) -> None:
         if isinstance(reply, Refused):
@@ -93,7 +86,3 @@ class WorkerGrid:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._grid, name)
-
-
-def _lost() -> MemberLostError:
-    return MemberLostError("the member of this worker is gone")
