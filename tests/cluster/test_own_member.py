@@ -16,7 +16,7 @@ from shmjet.execution.failure import make_failure
 
 
 def unheard(folder: Path) -> Path:
-    """Return the path of a socket at which nobody listens any more."""
+    """Return the path of a socket that has been closed."""
     path = folder / "member.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.bind(str(path))

@@ -1,6 +1,6 @@
 """The connection of a worker to its own member, for maps, lists and observables, and what it means when there is none.
 
-A member that leaves the cluster stops to listen before its workers end. What they need of it then is no error of the
+A member that leaves the cluster stops to listen before its workers end. What they need of it then does not fail the
 job, which goes on elsewhere.
 """
 
@@ -31,7 +31,7 @@ def channel_to(path: Path) -> Channel:
         path: of its socket.
 
     Raises:
-        OwnMemberLostError: nobody listens there any more.
+        OwnMemberLostError: it listens there no more.
         OSError: no socket can be made, or another user listens.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
