@@ -31,7 +31,8 @@ class MemberSettings(msgspec.Struct, frozen=True):
     end the member, too. `jobs` are its own, "module:function" by name. With `bind` it has a network, to which the
     fields behind belong; the secrets are not among them, because settings are seen in the list of processes.
     `maps` are settings of maps by name or pattern. `tells_members_apart`: members prove a secret that clients do not
-    know. `storage` is the folder in which records of jobs and snapshots outlive the member; empty: they end with it.
+    know. `storage` is the folder in which records of jobs and snapshots outlive the member, and without a network maps
+    and lists, too; empty: they end with it. These are in memory only for about `storage_sync` seconds; 0: not at all.
     Another member that is silent for `longest_silence` seconds is lost. Attempts of a job that fail one after the other
     are `restart_pause` seconds apart, then twice as many, and so on.
     """
@@ -63,6 +64,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     longest_silence: float = 2.2
     restart_pause: float = 0.04
     storage: str = ""
+    storage_sync: float = 0.01
     backup_count: int = 1
     """How many backups partitions should have, as far as there are members."""
     scale_up_delay: float = 10.0

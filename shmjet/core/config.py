@@ -54,13 +54,15 @@ class JetConfig:
         partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
         backup_count: copies of each partition of maps and lists on other members, 0 to 6 (default 1), as far as there
             are members; on another host where there is one. The same on all members of a cluster.
-        storage: "memory" (default), or a directory in which snapshots and the records of jobs with a guarantee outlive
-            the member: when it is started with it again, it goes on with these jobs. It holds no maps in this version:
-            then `get_map` is a `ConfigError`.
+        storage: "memory" (default), or a directory in which maps, lists, snapshots and the records of jobs with a
+            guarantee outlive the member: when it is started with it again, they are there, and it goes on with these
+            jobs. With `bind` it holds no maps and lists in this version: then `get_map` is a `ConfigError`.
+        storage_sync: seconds at most, about, for which a change of a map or list is in memory only, where there is a
+            `storage`; 0: a change returns when it is on disk (default 0.01).
         maps: settings of maps, a `MapConfig` for each name or pattern such as "logs-*" (default none). A map's own
             name counts before patterns, and of these the first that fits. In a TOML file tables such as
             `[maps."logs-*"]`, in the environment JSON: `SHMJET_MAPS='{"counts": {"journal_capacity": 1000}}'`. The same
-            on all members. With `bind` or `storage` some are refused, see `MapConfig`.
+            on all members. With `bind` some are refused, see `MapConfig`; with `bind` and `storage` all are.
         flow_control_period: seconds between flow-control messages, above 0 (default 0.1).
         idle_min: seconds that an idle worker spins before it sleeps (default 50e-6).
         idle_max: seconds at most between two looks at something outside that cannot wake a worker (default 1e-3).
@@ -90,6 +92,7 @@ class JetConfig:
     partition_count: int = _UNSET
     backup_count: int = _UNSET
     storage: str = _UNSET
+    storage_sync: float = _UNSET
     maps: Mapping[str, MapConfig] = _UNSET
     flow_control_period: float = _UNSET
     idle_min: float = _UNSET
@@ -120,9 +123,9 @@ class JetConfig:
                 "could join as a member and bring code: pass member_secret=, or set SHMJET_MEMBER_SECRET or "
                 "SHMJET_MEMBER_SECRET_FILE (`shmjet secret -o FILE` makes such a file), the same on all members"
             )
-        if self.storage != IN_MEMORY and self.maps:
+        if self.storage != IN_MEMORY and self.bind is not None and self.maps:
             raise ConfigError(
-                f"JetConfig.maps is set, but storage is {self.storage!r}, which holds no maps in this version"
+                f"JetConfig.maps is set, but storage is {self.storage!r}, which with bind holds no maps in this version"
             )
         most = 0 if self.bind is None else most_backups(self.backup_count, self.maps)
         for name, config in self.maps.items():
@@ -377,6 +380,7 @@ _FIELDS: dict[str, _Field] = {
     "partition_count": _Field(271, int, _integer(1, MOST_PARTITIONS)),
     "backup_count": _Field(1, int, _integer(0, 6)),
     "storage": _Field(IN_MEMORY, str, _storage),
+    "storage_sync": _Field(0.01, float, _seconds(zero=True)),
     "maps": _Field({}, _read_json, _maps),
     "flow_control_period": _Field(0.1, float, _seconds(zero=False)),
     "idle_min": _Field(50e-6, float, _seconds(zero=True)),

@@ -383,8 +383,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """What a child needs to know once.
 
     `steal_margin`: how many tasklets more than its own another worker must have for it to take one; None: never.
-    `has_storage`: the member has one, which holds no maps in this version. `is_networked`: maps and lists lie on
-    other members, too.
+    `is_networked`: maps and lists lie on other members, too.
     """
 
     folder: str
@@ -395,5 +394,4 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     spin: bool
     partition_count: int
     steal_margin: int | None
-    has_storage: bool = False
     is_networked: bool = False

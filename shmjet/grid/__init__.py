@@ -7,8 +7,9 @@ From the outside in: `store` (the folder), `imap`, `ilist` and `journal` (the us
 and `map_journal` (what a map does for it), `table` and `table_reads` (operations), `bounded_table`, `changes` and `log`
 (what each transaction does), `limits` (what is removed after it), `times` (of entries), `scan` and `read_ahead`
 (reading in pages), `entries`, `pickles` and `blobs` (objects to bytes), `environment` (LMDB and its rules), `layout`
-(the bytes). docs/design/0003-grid-store.md says why, docs/formats/grid.md what is stored. Names are loaded when they
-are first used: who wants the errors only does not load LMDB.
+(the bytes). `disk` keeps a store on disk, `disk_link` is what writers see of that. docs/design/0003-grid-store.md says
+why, docs/formats/grid.md what is stored. Names are loaded when they are first used: who wants the errors only does not
+load LMDB.
 """
 
 from __future__ import annotations

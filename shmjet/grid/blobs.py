@@ -12,6 +12,7 @@ being joined. Nothing here knows what they mean.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -46,12 +47,14 @@ class BlobStore:
     """The folder of large values. Names are never used twice, so no lock is needed.
 
     Args:
-        folder: an existing folder on the same file system as the store.
+        folder: an existing folder.
         reserve: a file that only takes up room, for `give_up_reserve`.
+        gone: where deleted files go until the disk knows that nothing names them; None: they are deleted at once.
     """
 
-    def __init__(self, folder: Path, reserve: Path) -> None:
+    def __init__(self, folder: Path, reserve: Path, gone: Path | None = None) -> None:
         self.folder = folder
+        self.gone = gone
         self._reserve = reserve
 
     def give_up_reserve(self) -> bool:
@@ -138,4 +141,9 @@ class BlobStore:
         """Delete files; files that are gone already, and names that `write` does not make, do not matter."""
         for name in names:
             if self.is_name(name):
-                (self.folder / name.decode()).unlink(missing_ok=True)
+                path = self.folder / name.decode()
+                if self.gone is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    with contextlib.suppress(FileNotFoundError):
+                        path.rename(self.gone / path.name)

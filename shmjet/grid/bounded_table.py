@@ -38,6 +38,7 @@ class Neighbours(Protocol):
     uses: Uses | None
     partition_count: int
     is_divided: bool
+    is_on_disk: bool
 
     def parts_of(self, record_key: bytes) -> Sequence[BoundedTable]:
         """Return the tables of one map, one for each environment."""
@@ -75,6 +76,7 @@ class BoundedTable(TableReads):
         self.home = PARTITION.pack(partition_of(name_of(record_key), store.partition_count, canonical_bytes))
         self.lies_at_home = self._kind() == b"l" or not rules.config.is_plain
         self.is_divided = store.is_divided
+        self._is_on_disk = store.is_on_disk
         self._is_plain = rules.config.is_plain
 
     def _kind(self) -> bytes:
@@ -129,8 +131,10 @@ class BoundedTable(TableReads):
         return result
 
     def _recorder(self, txn: Transaction) -> Recorder | None:
-        """Return what notes the changes of a transaction for backups, where there may be any."""
-        return Recorder(txn, self.env) if self.is_divided else None
+        """Return what notes the changes of a transaction for backups and the disk, where there may be any."""
+        if self.is_divided or self._is_on_disk:
+            return Recorder(txn, self.env, notes_all=self._is_on_disk)
+        return None
 
     def _require(self, recorder: Recorder | None) -> None:
         """Raise GridError if a partition that was changed has fewer backups than the map must have."""
@@ -194,7 +198,8 @@ class BoundedTable(TableReads):
 
     def cut_log(self, count: int) -> int:
         """Remove some of the oldest events, at most so many, and return how many."""
-        removed = log.cut(self.env, self.record_key, count, self.label, self.home if self.is_divided else b"")
+        home = self.home if self.is_divided else b""
+        removed = log.cut(self.env, self.record_key, count, self.label, home, self._recorder)
         names_in = self._store.names_in(EVENTS)
         for event in removed:
             self._blobs.delete(names_in(event))

@@ -1,10 +1,10 @@
 """The log of changes that backups on other members have to be told of, written in the transaction of each change.
 
-Only changes of partitions that have backups, or are being copied (`ownership.Opening.is_noted`), are noted: without
-any, a store has no log and pays nothing. A record is what one transaction did, by partition, under a number that
-counts in each environment.
-It says how things *are* now and not what was done to them, so that a record may be taken twice. Records that all
-backups have go with the next change. `replica` takes records, `shipping` brings them. Must not know members.
+Only changes of partitions that have backups, or are being copied (`ownership.Opening.is_noted`), are noted, and all
+those of a store that is kept on disk (`grid.disk`): else a store has no log and pays nothing. A record is what one
+transaction did, by partition, under a number that counts in each environment. It says how things *are* now and not what
+was done to them, so that a record may be taken twice. Records that all backups have go with the next change. `replica`
+takes records, `shipping` brings them. Must not know members.
 """
 
 from __future__ import annotations
@@ -121,16 +121,20 @@ class Recorder:
     Args:
         txn: the transaction.
         env: where it is.
+        notes_all: note changes of all partitions.
     """
 
-    def __init__(self, txn: Transaction, env: Environment) -> None:
+    def __init__(self, txn: Transaction, env: Environment, *, notes_all: bool = False) -> None:
         self._txn = txn
         self._env = env
+        self._notes_all = notes_all
         self._openings: dict[bytes, Opening | None] = {}
         self._noted: dict[bytes, list[Change]] = {}
 
     def notes(self, place: bytes) -> bool:
         """Say whether changes of a partition, packed, are noted."""
+        if self._notes_all:
+            return True
         found = self._opening(place)
         return found is not None and found.is_noted
 
@@ -202,9 +206,9 @@ class Recorder:
         txn.put(CHANGE_RECORD + INDEX.pack(number), _encode(record))
         txn.put(LAST_CHANGE, INDEX.pack(number))
         for place in self._noted:
-            found = self._openings[place]
-            assert found is not None
-            txn.put(OPEN_RECORD + place, found._replace(last=number).pack())
+            found = self._openings.get(place)
+            if found is not None:
+                txn.put(OPEN_RECORD + place, found._replace(last=number).pack())
         self._noted = {}
         words[LOGGED] = number
 
@@ -259,6 +263,19 @@ def read_records(env: Environment, after: int, limit: int = READ_BYTES) -> tuple
                 found.append(LogRecord(number, _decode_record(data)))
                 size += len(data)
     return found, last
+
+
+def raw_records(env: Environment, after: int, limit: int) -> tuple[list[tuple[int, bytes]], int]:
+    """Return encoded records with their numbers, of about so many bytes, and the number of the last one of these."""
+    found: list[tuple[int, bytes]] = []
+    size = 0
+    with env.begin() as txn:
+        for number, data in _records(txn, after + 1):
+            found.append((number, bytes(data)))
+            size += len(data)
+            if size >= limit:
+                break
+    return found, found[-1][0] if found else after
 
 
 def trim(env: Environment) -> None:

@@ -10,7 +10,8 @@ The numbers lie in one small file that all processes map; a writer does one stor
 two more, for the log of changes that go to backups (`change_log`): up to where it has been written, announced in the
 same way, and up to where all backups have it. A fourth one is a hint: whether a process holds the environment's lock
 for writers, or was killed as it did. A fifth one of the first environment is when the member turned last (`lease`). A
-sixth one says from which number on the log is kept for copies of partitions that are being made; 0: there are none.
+sixth one says from which number on the log is kept for copies of partitions that are being made; 0: there are none. The
+disk of a store counts as a backup; a seventh number of the first environment is the error that it has now, 0 for none.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from pathlib import Path
 NUMBER_SIZE = 8
 SPACING = 64
 """Bytes from one environment's number to the next: a cache line each."""
-COMMITTED, LOGGED, BACKED_UP, WRITING, TURNED, KEPT = range(6)
+COMMITTED, LOGGED, BACKED_UP, WRITING, TURNED, KEPT, DISK_ERROR = range(7)
 """What the numbers of an environment are."""
-NUMBERS = 6
+NUMBERS = 7
 
 
 class CommitCounters:

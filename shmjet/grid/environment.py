@@ -16,7 +16,7 @@ import resource
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import lmdb
 
@@ -36,6 +36,16 @@ MAX_READERS = 1024
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # EIO: LMDB could write a part only
 
 
+class Follower(Protocol):
+    """Brings what transactions have noted elsewhere, to the disk say."""
+
+    def noted(self, txn: Transaction) -> int:
+        """Return the number of the last thing that has been noted, as a transaction sees it."""
+
+    def committed(self, words: memoryview, number: int) -> None:
+        """Take that what has been noted up to a number is committed."""
+
+
 class Environment:
     """An LMDB environment; safe to share between the threads of a process, useless after a fork.
 
@@ -49,6 +59,8 @@ class Environment:
         self.announced = announced
         self.folder = folder
         self.map_size = map_size
+        self.follower: Follower | None = None
+        """Told of each transaction, when it holds no lock any more."""
         self._writing = threading.Lock()
         self._env: lmdb.Environment | None = None
         self._unusable: str | None = None
@@ -74,6 +86,12 @@ class Environment:
         Raises:
             GridFullError: there is no room.
         """
+        result, number = self._write(work, what)
+        if self.follower is not None:
+            self.follower.committed(self.announced, number)
+        return result
+
+    def _write(self, work: Callable[[Transaction], Result], what: str) -> tuple[Result, int]:
         env = self._opened()
         with self._writing:
             try:
@@ -106,6 +124,17 @@ class Environment:
         with self.begin() as txn:
             found = txn.stat(self._data)
         return found["psize"] * (found["branch_pages"] + found["leaf_pages"] + found["overflow_pages"])
+
+    def copy_to(self, fd: int) -> None:
+        """Write a copy of all as it is at one moment, without unused pages; writers go on meanwhile.
+
+        Raises:
+            OSError: it cannot be written there.
+        """
+        try:
+            self._opened().copyfd(fd, compact=True)
+        except lmdb.Error as error:
+            raise OSError(error.code or errno.EIO, f"a copy of {self.folder} cannot be written: {error}") from error
 
     def check_readers(self) -> int:
         """Give back the reader slots of processes that died; returns how many."""
@@ -165,16 +194,17 @@ class Environment:
                 self._data = self._env.open_db()
             return self._env
 
-    def _attempt(self, env: lmdb.Environment, work: Callable[[Transaction], Result]) -> Result:
+    def _attempt(self, env: lmdb.Environment, work: Callable[[Transaction], Result]) -> tuple[Result, int]:
         words = self.announced
         with env.begin(write=True) as txn:
             words[WRITING] = 1
             try:
                 result = work(txn)
+                number = 0 if self.follower is None else self.follower.noted(txn)
                 words[COMMITTED] = txn.id()
             finally:
                 words[WRITING] = 0
-            return result
+        return result, number
 
     def _explained(self, error: lmdb.Error, what: str) -> GridError:
         longest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]

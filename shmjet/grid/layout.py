@@ -18,9 +18,11 @@ import msgspec
 from shmjet.core.map_config import MapConfig
 from shmjet.grid.errors import GridError
 
-VERSION = 4
+VERSION = 5
 LAYOUT_FILE = "grid.json"
 BLOB_FOLDER = "blobs"
+GONE_FOLDER = "gone"
+"""Files of large values that no entry names any more, until the disk knows so, too."""
 ANNOUNCEMENTS_FILE = "commits"
 USES_FILE = "uses"
 RESERVE_FILE, RESERVE_SIZE = "reserve", 1 << 20
@@ -75,6 +77,8 @@ class Layout(msgspec.Struct, frozen=True):
         map_size: most bytes that one environment may hold. Address space, not memory: the file grows as it fills.
         maps: settings of maps, by name or pattern.
         is_divided: it has those partitions alone that are open here; others are on other members.
+        disk: folder in which the store is kept on disk, and its large values lie; empty: it ends with the member.
+        waits_for_disk: whether a change counts only when it is there.
     """
 
     partition_count: int = 271
@@ -83,6 +87,8 @@ class Layout(msgspec.Struct, frozen=True):
     version: int = VERSION
     maps: dict[str, MapConfig] = dataclasses.field(default_factory=dict)
     is_divided: bool = False
+    disk: str = ""
+    waits_for_disk: bool = False
 
     def write(self, folder: Path) -> None:
         """Write the layout into `folder`, whole or not at all."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
@@ -97,7 +98,14 @@ def length(env: Environment, record_key: bytes) -> int:
         return end - first
 
 
-def cut(env: Environment, record_key: bytes, count: int, label: str, home: bytes = b"") -> list[bytes]:
+def cut(
+    env: Environment,
+    record_key: bytes,
+    count: int,
+    label: str,
+    home: bytes,
+    recorder_of: Callable[[Transaction], Recorder | None],
+) -> list[bytes]:
     """Remove the oldest events, at most some thousand, and return them: the files of their old entries may go.
 
     Args:
@@ -105,7 +113,8 @@ def cut(env: Environment, record_key: bytes, count: int, label: str, home: bytes
         record_key: of the map.
         count: so many at most.
         label: how errors call the map.
-        home: the partition, packed, that the map belongs to, in a store that is divided among members.
+        home: the partition, packed, that the map belongs to, in a store that is divided among members; else empty.
+        recorder_of: makes what notes the changes of a transaction.
     """
 
     def work(txn: Transaction) -> list[bytes]:
@@ -129,9 +138,9 @@ def cut(env: Environment, record_key: bytes, count: int, label: str, home: bytes
             sizes = Sizes.unpack(txn.get(key))
             sizes.oldest = sequence
             txn.put(key, sizes.pack())
-        if home and removed:
-            recorder = Recorder(txn, env)
-            recorder.note(home, CutEvents(record_key, following, oldest))
+        recorder = recorder_of(txn) if removed else None
+        if recorder is not None:
+            recorder.note(home or PARTITION.pack(0), CutEvents(record_key, following, oldest))
             recorder.close()
         return removed
 

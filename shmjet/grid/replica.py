@@ -159,17 +159,8 @@ class Replica:
                     todo.append(decode_changes(changes))
         if not todo:
             return False
-        env, after = self._store.environment(environment), _After()
-
-        def work(txn: Transaction) -> None:
-            after.clear()
-            _Work(self._store, environment, env, txn, later, after).do(todo)
-
-        env.write(work, "the changes of a backup")
+        apply_changes(self._store, environment, todo, later)
         self._positions.update(positions)
-        for table, dropped in after.dropped:
-            table.sweep(dropped)
-        self._store.blobs.delete(after.files)
         return True
 
     # -- where a primary is lost --------------------------------------------------------------------------------
@@ -313,3 +304,35 @@ class _Work:
             under_way.close(ends=False)
         table = self._store.table(self._environment, change.record)
         self._after.dropped.append((table, table.drop_in(self._txn, keep_name=change.keep_name)))
+
+
+def apply_changes(
+    store: Opened,
+    environment: int,
+    todo: Iterable[list[Change]],
+    later: int,
+    done: Callable[[Transaction], None] = lambda _: None,
+) -> None:
+    """Do changes of one environment in one transaction, of any store.
+
+    Args:
+        store: that takes them.
+        environment: where.
+        todo: the changes.
+        later: by how much the clock of this host is later than that of the store that they come from, in nanoseconds.
+        done: called at the end of the transaction.
+
+    Raises:
+        GridError: there is no room; nothing of them is there then.
+    """
+    env, after = store.environment(environment), _After()
+
+    def work(txn: Transaction) -> None:
+        after.clear()
+        _Work(store, environment, env, txn, later, after).do(todo)
+        done(txn)
+
+    env.write(work, "changes from elsewhere")
+    for table, dropped in after.dropped:
+        table.sweep(dropped)
+    store.blobs.delete(after.files)

@@ -18,8 +18,10 @@ from typing import Any
 
 from shmjet.core.map_config import PLAIN, MapConfig, config_of
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
+from shmjet.grid.change_log import Recorder
 from shmjet.grid.changes import Rules, flags_of
 from shmjet.grid.commit_counters import CommitCounters
+from shmjet.grid.disk_link import DiskLink
 from shmjet.grid.divided_blobs import DividedBlobs
 from shmjet.grid.divided_table import DividedTable
 from shmjet.grid.entries import EntryCodec
@@ -31,10 +33,12 @@ from shmjet.grid.journal import Listeners
 from shmjet.grid.layout import (
     ANNOUNCEMENTS_FILE,
     BLOB_FOLDER,
+    GONE_FOLDER,
     HAS_ENDS,
     LIST_RECORD,
     MAP_RECORD,
     MOST_MAP_SIZE,
+    PARTITION,
     RESERVE_FILE,
     RESERVE_SIZE,
     TYPE_RECORD,
@@ -92,6 +96,8 @@ class Grid:
         map_size: int | None = None,
         maps: Mapping[str, MapConfig] | None = None,
         is_divided: bool = False,
+        disk: Path | None = None,
+        waits_for_disk: bool = False,
     ) -> None:
         """Make an empty store. Called once, by the member; nothing stays open.
 
@@ -103,6 +109,8 @@ class Grid:
                 as lets all of them together take a quarter of what the process may have (RLIMIT_AS).
             maps: settings of maps, by name or pattern.
             is_divided: partitions come and go; none is open at first.
+            disk: an existing folder where it is kept on disk, see `shmjet.grid.disk`.
+            waits_for_disk: whether a change counts only when it is there.
 
         Raises:
             GridError: there is a store already, or the file system has no room for an empty one.
@@ -113,8 +121,19 @@ class Grid:
         if environments is None:
             environments = min(32, max(4, 2 * len(os.sched_getaffinity(0))))
         map_size = map_size or _usable_map_size(environments)
-        layout = Layout(partition_count, environments, map_size, maps=dict(maps or {}), is_divided=is_divided)
-        (folder / BLOB_FOLDER).mkdir(mode=0o700)
+        layout = Layout(
+            partition_count,
+            environments,
+            map_size,
+            maps=dict(maps or {}),
+            is_divided=is_divided,
+            disk="" if disk is None else str(disk),
+            waits_for_disk=waits_for_disk,
+        )
+        if disk is None:
+            (folder / BLOB_FOLDER).mkdir(mode=0o700)
+        else:
+            DiskLink.create(folder)
         CommitCounters.create(folder / ANNOUNCEMENTS_FILE, environments)
         announcements = CommitCounters(folder / ANNOUNCEMENTS_FILE, environments)
         for index in range(environments):
@@ -242,14 +261,14 @@ class Grid:
 class Opened:
     """What a process has open of one store; all `Grid` objects of the process that name its folder share it."""
 
-    def __init__(self, folder: Path, layout: Layout) -> None:
+    def __init__(self, folder: Path, layout: Layout, *, is_restoring: bool = False) -> None:
         self.folder = folder
         self.layout = layout
         self.partition_count = layout.partition_count
         self.is_divided = layout.is_divided
+        self.is_on_disk = bool(layout.disk) and not is_restoring
         self.users = 0
-        blobs = DividedBlobs if layout.is_divided else BlobStore
-        self.blobs = blobs(folder / BLOB_FOLDER, folder / RESERVE_FILE)
+        self.blobs = self._made_blobs()
         objects = ObjectCodec(INLINE_LIMIT, self.load_class, self.keep_class)
         self.codec = EntryCodec(objects, self.blobs, layout.partition_count)
         limited = any(config.eviction == "lru" for config in layout.maps.values())
@@ -261,7 +280,20 @@ class Opened:
         ]
         if isinstance(self.blobs, DividedBlobs):
             self.blobs.environments = self._environments
+        self.disk: DiskLink | None = None
+        """What leads to the disk, where the store is kept there."""
+        if self.is_on_disk:
+            self.disk = DiskLink(folder, announcements.of(0), layout.disk, waits=layout.waits_for_disk)
+            for env in self._environments:
+                env.follower = self.disk
         self._tables: dict[tuple[int, bytes], Table] = {}
+
+    def _made_blobs(self) -> BlobStore:
+        reserve, disk = self.folder / RESERVE_FILE, self.layout.disk
+        if disk:
+            return BlobStore(Path(disk) / BLOB_FOLDER, reserve, Path(disk) / GONE_FOLDER)
+        kind = DividedBlobs if self.is_divided else BlobStore
+        return kind(self.folder / BLOB_FOLDER, reserve)
 
     @property
     def environments(self) -> list[Environment]:
@@ -338,6 +370,8 @@ class Opened:
             env.close()
         if self.uses is not None:
             self.uses.close()
+        if self.disk is not None:
+            self.disk.close()
 
     def forked(self) -> None:
         for env in self._environments:
@@ -351,8 +385,13 @@ class Opened:
     def keep_class(self, class_id: str, data: bytes) -> None:
         """Keep the pickle of a class, unless it is there."""
 
+        key = TYPE_RECORD + class_id.encode()
+
         def work(txn: Transaction) -> None:
-            txn.put(TYPE_RECORD + class_id.encode(), data, overwrite=False)
+            if txn.put(key, data, overwrite=False) and self.is_on_disk:
+                recorder = Recorder(txn, self._environments[0], notes_all=True)
+                recorder.catalogued(PARTITION.pack(0), key, data)
+                recorder.close()
 
         self._environments[0].write(work, "a class")
 

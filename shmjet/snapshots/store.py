@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -52,13 +52,15 @@ class LineageStore:
     Args:
         folder: where they are; it is made if it is not there.
         sync: whether what is written has to reach the disk before it counts.
+        before_valid: brings to disk what a snapshot stands on, before it counts; raises OSError if it cannot.
 
     Raises:
         OSError: the folder cannot be made.
     """
 
-    def __init__(self, folder: Path, *, sync: bool = False) -> None:
+    def __init__(self, folder: Path, *, sync: bool = False, before_valid: Callable[[], None] = lambda: None) -> None:
         self.folder = folder
+        self._before_valid = before_valid
         self._sync = sync
         self._files: dict[int, frozenset[str]] = {}
         """The chunk files that each manifest names, as far as it was read."""
@@ -87,6 +89,7 @@ class LineageStore:
         Raises:
             OSError: a chunk file is not there, or something cannot be written; the snapshot does not exist then.
         """
+        self._before_valid()
         number, files = manifest.snapshot_id, manifest.files()
         if self._sync:
             for name in files:
@@ -203,16 +206,17 @@ class SnapshotStore:
 
     Args:
         root: folder of them; it is made when it is needed.
-        sync: whether what is written has to reach the disk before it counts.
+        sync, before_valid: as of `LineageStore`.
     """
 
-    def __init__(self, root: Path, *, sync: bool = False) -> None:
+    def __init__(self, root: Path, *, sync: bool = False, before_valid: Callable[[], None] = lambda: None) -> None:
         self.root = root
         self.sync = sync
+        self._before_valid = before_valid
 
     def lineage(self, name: str) -> LineageStore:
         """Return the snapshots of a lineage. Raises OSError when its folder cannot be made."""
-        return LineageStore(self.root / name, sync=self.sync)
+        return LineageStore(self.root / name, sync=self.sync, before_valid=self._before_valid)
 
     def file(self, folder: str, name: str) -> Path:
         """Return where a file is, or would be.
@@ -302,6 +306,7 @@ class SnapshotStore:
         Raises:
             OSError: it cannot be written; an older one of that name is as before.
         """
+        self._before_valid()
         home = self._home(name)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         replaces = version is None

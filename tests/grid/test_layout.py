@@ -8,6 +8,7 @@ from typing import get_args
 
 from shmjet.core import keys
 from shmjet.grid import Grid, blobs, change_log, changes, commit_counters, entries, layout, times
+from shmjet.grid.disk import files
 from shmjet.grid.scan import pages
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats" / "grid.md").read_text()
@@ -61,6 +62,13 @@ def test_the_page_states_the_numbers_of_the_code() -> None:
     assert row("blob block") == str(entries.BLOB_BLOCK)
     assert row("map or list record") == f"{layout.RECORD.size} bytes"
     assert row("block header") == f"{entries.BLOCK_HEAD.size} bytes"
+
+
+def test_the_page_states_the_numbers_of_the_files_on_disk() -> None:
+    assert (files.FRAME.size, files.MAGIC, files.CLOCK, files.FORMAT) == (24, b"SJL1", 65535, 1)
+    assert f"`{files.MAGIC.decode()}`" in PAGE
+    assert f"`{files.STORE_FILE}` | format ({files.FORMAT})" in PAGE
+    assert all(f"| `{name}" in PAGE for name in (files.LOG, files.CHECKPOINT, files.UNFINISHED, layout.GONE_FOLDER))
 
 
 def test_the_tag_of_hashed_keys_is_no_tag_of_a_key() -> None:

@@ -402,11 +402,13 @@ class JetInstance:
             name: the same name gives the same map, in every process.
 
         Raises:
-            ConfigError: the instance has a `storage`, which holds no maps in this version.
+            ConfigError: the instance has a `storage`, which with `bind` holds no maps in this version.
             ShmjetError: the instance has been shut down.
         """
-        if self._config.storage != IN_MEMORY:
-            raise ConfigError(f"JetConfig.storage is {self._config.storage!r}, which holds no maps in this version")
+        if self._config.storage != IN_MEMORY and self._config.bind is not None:
+            raise ConfigError(
+                f"JetConfig.storage is {self._config.storage!r}, which with bind holds no maps in this version"
+            )
         return self._maps.open().get_map(name)
 
     def get_list(self, name: str) -> IList[Any]:

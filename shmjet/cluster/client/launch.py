@@ -74,6 +74,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "scale_up_delay": config.scale_up_delay,
         "restart_pause": _seconds("SHMJET_RESTART_PAUSE", "0.04", 0),
         "storage": "" if config.storage == IN_MEMORY else str(Path(config.storage).absolute()),
+        "storage_sync": config.storage_sync,
         **_network_settings(config),
     }
 

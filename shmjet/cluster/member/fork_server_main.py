@@ -27,7 +27,6 @@ from shmjet.execution.logs import send_logs
 from shmjet.execution.messages import Command, Fork, WorkerSettings
 from shmjet.execution.worker import Worker
 from shmjet.grid import Grid
-from shmjet.grid.without_maps import GridWithoutMaps
 from shmjet.host.allocator import keep_freed_memory
 from shmjet.host.child_process import pin, wake_in_time
 from shmjet.host.stacks import offer_stacks
@@ -65,8 +64,7 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
         folder = Path(settings.folder) / "grid"
         if settings.is_networked:
             return WorkerGrid(GridCaller(member_socket, folder), member_socket)
-        grid = Grid.open(folder)
-        return WorkerGrid(GridWithoutMaps(grid.opened) if settings.has_storage else grid, member_socket)
+        return WorkerGrid(Grid.open(folder), member_socket)
 
     Worker(
         request.index,

@@ -17,7 +17,7 @@ import socket
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -79,6 +79,9 @@ from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
 from shmjet.host.child_process import outlive
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.snapshots.store import SnapshotStore
+
+if TYPE_CHECKING:
+    from shmjet.grid.disk.store_on_disk import StoreOnDisk
 
 _STOP_S = 0.5
 _SETTLE_S = 2.0
@@ -148,7 +151,6 @@ class Member:
             spin=settings.spin,
             partition_count=settings.partition_count,
             steal_margin=settings.steal_margin,
-            has_storage=self._storage is not None,
             is_networked=self._is_networked,
         )
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if self._is_networked else -1
@@ -165,7 +167,8 @@ class Member:
         settings, participants, network = self.settings, self._participants, self._network
         folder = self._storage or self.folder.path
         count = settings.partition_count
-        snapshots = SnapshotStore(folder / "snapshots", sync=self._storage is not None)
+        self._disk: StoreOnDisk | None = None
+        snapshots = SnapshotStore(folder / "snapshots", sync=self._storage is not None, before_valid=self._sync_maps)
         self._partitions = Partitions(network, count, settings.backup_count, lambda: self.uuid)
         self._monitor = MonitorRequests(
             settings,
@@ -196,7 +199,17 @@ class Member:
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
         count = settings.partition_count
         is_divided = network is not None
-        Grid.create(self._grid_folder, count, environments=environments, maps=settings.maps, is_divided=is_divided)
+        if self._storage is None or is_divided:
+            Grid.create(self._grid_folder, count, environments=environments, maps=settings.maps, is_divided=is_divided)
+        else:
+            from shmjet.grid.disk.store_on_disk import StoreOnDisk  # most members need none of it
+
+            place, pause = self._storage / "grid", settings.storage_sync
+            try:
+                self._disk = StoreOnDisk(self._grid_folder, place, count, settings.maps, pause, self._phase)
+            except BaseException:
+                self.folder.remove()
+                raise
         self._lines: MemberLines | None = None
         self._keeper: PartitionKeeper | None = None
         if network is not None:
@@ -210,6 +223,10 @@ class Member:
             None if self._keeper is None else self._keeper.backed_up,
         )
         self._observables = Observables()
+
+    def _sync_maps(self) -> None:
+        if self._disk is not None:
+            self._disk.sync()
 
     def _made_lines(self, network: Network) -> MemberLines:
         settings = network.settings
@@ -395,6 +412,8 @@ class Member:
         self._services.arenas.close()
         self._services.snapshot_keeper.stop()
         self._grid.close()
+        if self._disk is not None:
+            await asyncio.to_thread(self._disk.close)
         if self._keeper is not None:
             await self._keeper.stop()
         if self._lines is not None:

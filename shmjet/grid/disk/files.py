@@ -1,0 +1,192 @@
+"""The files of a store on disk: their names, the frames of a log, and the times of their host's clock.
+
+A log is a sequence of frames, each one record of `change_log`. A frame that was being written when the host lost power
+is cut off at the end of a log; anything else that does not fit is damage, and named by file and offset.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from shmjet.core.map_config import MapConfig
+from shmjet.data.errors import ConfigError
+from shmjet.grid.errors import GridError
+from shmjet.grid.times import now
+
+FORMAT = 1
+"""The version of what is described here; a folder of another one is refused."""
+STORE_FILE = "store.json"
+CHECKPOINT, LOG, UNFINISHED = "checkpoint-", "log-", "new-"
+MAGIC = b"SJL1"
+FRAME = struct.Struct("<4sIIHxxQ")
+"""Magic, bytes of the record, CRC-32 of all that follows, environment, number of the record."""
+_CHECKED_FROM = 12
+CLOCK = 0xFFFF
+"""The environment of the first frame of a log, which has a `Clock`."""
+
+_GENERATION = re.compile(rf"(?:{CHECKPOINT}|{LOG})([0-9]{{1,18}})")
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """What the moments in a file are counted from.
+
+    Args:
+        boot: identity of the host's boot.
+        offset: by how much the wall clock is ahead of the clock since boot, in nanoseconds.
+    """
+
+    boot: str
+    offset: int
+
+    @staticmethod
+    def of_host() -> Clock:
+        """Return that of this host now."""
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return Clock(boot, time.time_ns() - now())
+
+    def later(self) -> int:
+        """Return by how much moments in the file have to be changed to be those of this host now, in nanoseconds."""
+        here = Clock.of_host()
+        return 0 if here.boot == self.boot else self.offset - here.offset
+
+
+class StoreFile(msgspec.Struct, frozen=True):
+    """What has to be known of a store on disk before anything else of it is read.
+
+    Args:
+        partition_count, environments, maps: as of the store (`grid.layout.Layout`).
+        version: of the bytes in the store.
+        format: of the files.
+    """
+
+    partition_count: int
+    environments: int
+    maps: dict[str, MapConfig]
+    version: int
+    format: int = FORMAT
+
+    def write(self, folder: Path) -> None:
+        """Write it, whole or not at all; it is on disk when this returns."""
+        draft = folder / (UNFINISHED + STORE_FILE)
+        with draft.open("wb") as file:
+            file.write(msgspec.json.encode(self))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, folder / STORE_FILE)
+        sync_folder(folder)
+
+    @staticmethod
+    def read(folder: Path, version: int) -> StoreFile | None:
+        """Return what a folder says of itself; None where there is no store.
+
+        Raises:
+            ConfigError: it is of a version that this shmjet does not know.
+            GridError: it cannot be read.
+        """
+        path = folder / STORE_FILE
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            versions = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+            found = [int(bytes(versions.get(name, b"0"))) for name in ("format", "version")]
+            if found != [FORMAT, version]:
+                raise ConfigError(
+                    f"{path} says that maps and lists lie here in format {found[0]}.{found[1]}; this shmjet reads "
+                    f"{FORMAT}.{version}: start the version that wrote it, or give another folder as storage"
+                )
+            return msgspec.json.decode(data, type=StoreFile)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise GridError(f"{path} does not describe maps and lists: {error}") from error
+
+
+class Frame(NamedTuple):
+    """A record in a log. `end`: offset of the byte after it."""
+
+    environment: int
+    number: int
+    record: bytes
+    end: int
+
+
+def frame(environment: int, number: int, record: bytes) -> bytes:
+    """Return the bytes of a frame."""
+    rest = FRAME.pack(MAGIC, 0, 0, environment, number)[_CHECKED_FROM:]
+    checksum = zlib.crc32(record, zlib.crc32(rest, len(record)))
+    return FRAME.pack(MAGIC, len(record), checksum, environment, number) + record
+
+
+def frames(data: Sequence[int] | memoryview | bytes, path: Path) -> Iterator[Frame]:
+    """Yield the frames of a log, up to its end or the frame that is not whole there.
+
+    Args:
+        data: all bytes of the log.
+        path: of it, for the error.
+
+    Raises:
+        GridError: there are good frames behind a bad one.
+    """
+    view = memoryview(data)  # type: ignore[arg-type]
+    at = 0
+    while (found := _frame_at(view, at)) is not None:
+        yield found
+        at = found.end
+    behind = bytes(view[at + 1 :])
+    start = behind.find(MAGIC)
+    while start >= 0:
+        if _frame_at(memoryview(behind), start) is not None:
+            raise GridError(
+                f"{path} is damaged at offset {at}: what is there cannot be read, and what follows can. Bring the file "
+                "back from a copy, or give another folder as storage to begin without these maps and lists"
+            )
+        start = behind.find(MAGIC, start + 1)
+
+
+def _frame_at(view: memoryview, at: int) -> Frame | None:
+    if len(view) - at < FRAME.size:
+        return None
+    magic, length, checksum, environment, number = FRAME.unpack_from(view, at)
+    end = at + FRAME.size + length
+    if magic != MAGIC or end > len(view):
+        return None
+    record = bytes(view[at + FRAME.size : end])
+    if zlib.crc32(record, zlib.crc32(view[at + _CHECKED_FROM : at + FRAME.size], length)) != checksum:
+        return None
+    return Frame(environment, number, record, end)
+
+
+def generations(folder: Path, kind: str) -> list[int]:
+    """Return the numbers of the checkpoints or logs in a folder, the oldest first."""
+    found = (_GENERATION.fullmatch(name) for name in os.listdir(folder) if name.startswith(kind))
+    return sorted(int(match[1]) for match in found if match is not None)
+
+
+def sync_folder(folder: Path) -> None:
+    """Let the names in a folder reach the disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_file(path: Path) -> None:
+    """Let what a file holds reach the disk; a file that is gone does not matter."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

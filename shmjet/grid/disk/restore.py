@@ -1,0 +1,289 @@
+"""Makes a store from what is on disk: the newest checkpoint, and the records of the logs behind it.
+
+A checkpoint has, for each environment, all that the logs before it have, and perhaps more; records say what is so now,
+and records that an environment has already are left out by their numbers. Times count from the host's boot: where the
+host has been started anew, they are moved so that an entry ends at the same time of day as before.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from shmjet.core.map_config import MapConfig, config_of
+from shmjet.data.errors import ConfigError
+from shmjet.grid.change_log import decode_changes, last_number, trim
+from shmjet.grid.changes import Changes, Entry, Rules, flags_of
+from shmjet.grid.commit_counters import BACKED_UP, LOGGED
+from shmjet.grid.disk.files import (
+    CHECKPOINT,
+    CLOCK,
+    LOG,
+    UNFINISHED,
+    Clock,
+    StoreFile,
+    frames,
+    generations,
+)
+from shmjet.grid.disk.writer import CLOCK_FILE
+from shmjet.grid.environment import Environment, Transaction, behind
+from shmjet.grid.errors import GridError
+from shmjet.grid.layout import (
+    BLOB_FOLDER,
+    GONE_FOLDER,
+    HAS_BLOBS,
+    HAS_TIMES,
+    INCARNATION,
+    INDEX,
+    LAST_CHANGE,
+    LIST_RECORD,
+    MAP_RECORD,
+    VERSION,
+    Layout,
+    Record,
+)
+from shmjet.grid.replica import apply_changes
+from shmjet.grid.store import Grid, Opened
+from shmjet.grid.sweeping import EVENTS
+
+_PORTION = 64
+"""Records that are applied in one transaction."""
+_MOVED = 1024
+"""Entries whose times are moved in one transaction."""
+_decode_record = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
+
+logger = logging.getLogger("shmjet.member")
+
+
+def restore(
+    folder: Path,
+    disk: Path,
+    partition_count: int,
+    maps: Mapping[str, MapConfig],
+    *,
+    waits_for_disk: bool,
+    phase: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Make the store of a member that is kept on disk, with all that is there.
+
+    Args:
+        folder: of the store in memory; it must not be there.
+        disk: where it is kept; it is made if it is not there.
+        partition_count: of maps; that on disk has to be the same.
+        maps: settings of maps, by name or pattern.
+        waits_for_disk: see `shmjet.grid.layout.Layout`.
+        phase: takes what is being done.
+
+    Raises:
+        ConfigError: what is there was made with other settings, or by another version.
+        GridError: it is damaged, or there is no room for it in memory.
+        OSError: it cannot be read, or the folder cannot be made.
+    """
+    disk.mkdir(mode=0o700, exist_ok=True)
+    for name in (BLOB_FOLDER, GONE_FOLDER):
+        (disk / name).mkdir(mode=0o700, exist_ok=True)
+    found = StoreFile.read(disk, VERSION)
+    if found is not None and found.partition_count != partition_count:
+        raise ConfigError(
+            f"JetConfig.partition_count is {partition_count}, but the maps and lists in {disk} have "
+            f"{found.partition_count} partitions: give that number, or another folder as storage"
+        )
+    environments = None if found is None else found.environments
+    Grid.create(folder, partition_count, environments=environments, maps=maps, disk=disk, waits_for_disk=waits_for_disk)
+    layout = Layout.read(folder)
+    made = StoreFile(partition_count, layout.environments, dict(maps), VERSION)
+    if found is None:
+        made.write(disk)
+        return
+    phase(f"bringing its maps and lists back from {disk}")
+    for path in disk.glob(f"{UNFINISHED}*"):
+        shutil.rmtree(path, ignore_errors=True)
+    checkpoint = max(generations(disk, CHECKPOINT), default=0)
+    clock = None
+    if checkpoint:
+        clock = _copy(disk / f"{CHECKPOINT}{checkpoint}", folder, layout)
+    opened = Opened(folder, layout, is_restoring=True)
+    try:
+        if clock is not None and clock.later():
+            _move_times(opened, clock.later())
+        for generation in generations(disk, LOG):
+            if generation >= checkpoint:
+                _apply(opened, disk / f"{LOG}{generation}")
+        for env in opened.environments:
+            with env.begin() as txn:
+                last = last_number(txn)
+            env.announced[LOGGED] = env.announced[BACKED_UP] = last
+            trim(env)
+        _check_limits(opened, found.maps, maps)
+        made.write(disk)
+        _sort_files(opened, disk)
+    finally:
+        opened.close()
+
+
+def _copy(checkpoint: Path, folder: Path, layout: Layout) -> Clock:
+    """Put the environments of a checkpoint where those of an empty store are; returns their clock."""
+    for index in range(layout.environments):
+        shutil.copyfile(checkpoint / str(index), folder / str(index) / "data.mdb")
+    return msgspec.json.decode((checkpoint / CLOCK_FILE).read_bytes(), type=Clock)
+
+
+def _check_limits(opened: Opened, before: Mapping[str, MapConfig], maps: Mapping[str, MapConfig]) -> None:
+    """Refuse settings with which the entries of a map, as they are stored, do not go."""
+    for name in opened.names(MAP_RECORD):
+        old, new = config_of(name, before), config_of(name, maps)
+        if _kind(old) != _kind(new):
+            raise ConfigError(
+                f"JetConfig.maps: the map {name!r} is on disk with {old}, and cannot be used with {new}: whether it "
+                "has a limit, evicts, or has a journal stays as it is; to change that, destroy it under the old ones"
+            )
+
+
+def _kind(config: MapConfig) -> tuple[bool, bool, bool]:
+    return config.max_bytes is not None, config.eviction == "lru", config.journal_capacity > 0
+
+
+# -- logs ---------------------------------------------------------------------------------------------------------
+
+
+def _apply(opened: Opened, path: Path) -> None:
+    size = path.stat().st_size
+    if not size:
+        return
+    with path.open("r+b") as file:
+        end = _apply_frames(opened, memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)), path)
+        if end < size:
+            logger.warning(
+                "%s ends in the middle of a change, at offset %d of %d: the rest is cut off", path, end, size
+            )
+            os.ftruncate(file.fileno(), end)
+            os.fsync(file.fileno())
+
+
+def _apply_frames(opened: Opened, view: memoryview, path: Path) -> int:
+    later, end = 0, 0
+    waiting: dict[int, list[tuple[int, bytes]]] = {}
+    reached = []
+    for env in opened.environments:
+        with env.begin() as txn:
+            reached.append(last_number(txn))
+    for found in frames(view, path):
+        end = found.end
+        if found.environment == CLOCK:
+            later = msgspec.json.decode(found.record, type=Clock).later()
+            continue
+        if found.environment >= len(reached):
+            raise GridError(f"{path} is damaged before offset {end}: there is no environment {found.environment}")
+        if found.number <= reached[found.environment]:
+            continue
+        if found.number != reached[found.environment] + 1:
+            raise GridError(
+                f"{path}: changes {reached[found.environment] + 1} to {found.number - 1} are missing before offset "
+                f"{end}; bring back the files that are missing from a copy, or give another folder as storage"
+            )
+        reached[found.environment] = found.number
+        records = waiting.setdefault(found.environment, [])
+        records.append((found.number, found.record))
+        if len(records) >= _PORTION:
+            _apply_records(opened, found.environment, waiting.pop(found.environment), later)
+    for environment, records in waiting.items():
+        _apply_records(opened, environment, records, later)
+    return end
+
+
+def _apply_records(opened: Opened, environment: int, records: list[tuple[int, bytes]], later: int) -> None:
+    todo = [decode_changes(changes) for _, record in records for _, changes in _decode_record(record)]
+    number = records[-1][0]
+
+    def done(txn: Transaction) -> None:
+        txn.put(LAST_CHANGE, INDEX.pack(number))
+
+    apply_changes(opened, environment, todo, later, done)
+
+
+# -- times ----------------------------------------------------------------------------------------------------------
+
+
+def _move_times(opened: Opened, later: int) -> None:
+    """Move the times of all entries of a checkpoint; those of journals stay, as they only tell an order."""
+    for index, env in enumerate(opened.environments):
+        for key in _records_with(opened, index, MAP_RECORD, HAS_TIMES):
+            rules = opened.table(index, key).rules
+            low = b""
+            while entries := _entries_from(env, key, low):
+                low = entries[-1][0] + b"\0"
+                env.write(partial(_take_over, env, key, rules, entries, later), "times of entries")
+
+
+def _take_over(env: Environment, key: bytes, rules: Rules, entries: list[Entry], later: int, txn: Transaction) -> None:
+    changes = Changes(txn, env, key, rules)
+    for tail, stored in entries:
+        changes.take_over(tail, stored, later, with_blobs=False)
+    changes.close(ends=False)
+
+
+def _entries_from(env: Environment, record_key: bytes, low: bytes) -> list[Entry]:
+    """Return some entries of a map, by their keys without incarnation, from one on."""
+    found: list[Entry] = []
+    with env.begin() as txn, txn.cursor() as cursor:
+        head = (txn.get(record_key) or b"")[: INCARNATION.size]
+        if head and cursor.set_range(head + low):
+            for key, stored in cursor.iternext():
+                if key[: len(head)] != head or len(found) == _MOVED:
+                    break
+                found.append((key[len(head) :], stored))
+    return found
+
+
+def _records_with(opened: Opened, index: int, kind: bytes, flag: int) -> list[bytes]:
+    """Return the keys of the maps or lists of an environment that have a flag."""
+    with opened.environment(index).begin() as txn:
+        return [kind + name for name, record in behind(txn, kind) if flags_of(record) & flag]
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def _sort_files(opened: Opened, disk: Path) -> None:
+    """Bring back files of large values that are named after all, and remove files that nothing names."""
+    blobs, gone = disk / BLOB_FOLDER, disk / GONE_FOLDER
+    here, away = set(os.listdir(blobs)), set(os.listdir(gone))
+    if not here and not away:
+        return
+    named = _named_files(opened)
+    missing = named - here - away
+    if missing:
+        raise GridError(
+            f"{blobs} lacks the files of {len(missing)} large values, {min(missing)} for one: bring them back from a "
+            "copy, or give another folder as storage to begin without these maps and lists"
+        )
+    for name in away:
+        if name in named and name not in here:
+            (gone / name).rename(blobs / name)
+        else:
+            (gone / name).unlink()
+    for name in here - named:
+        (blobs / name).unlink()
+
+
+def _named_files(opened: Opened) -> set[str]:
+    found: set[str] = set()
+    for index, env in enumerate(opened.environments):
+        for kind, letter in ((MAP_RECORD, b"m"), (LIST_RECORD, b"l")):
+            for key in _records_with(opened, index, kind, HAS_BLOBS):
+                with env.begin() as txn:
+                    record = Record.unpack(txn.get(key) or b"")
+                    heads = [(INCARNATION.pack(record.incarnation), letter)]
+                    heads += [(INCARNATION.pack(record.log), EVENTS)] if record.log else []
+                    for head, of in heads:
+                        names_in = opened.names_in(of)
+                        for _, stored in behind(txn, head):
+                            found.update(name.decode() for name in names_in(bytes(stored)))
+    return found

@@ -1,0 +1,95 @@
+"""What the writers of a store that is kept on disk have to do with the disk: wake its writer, and perhaps wait for it.
+
+The member's thread (`shmjet.grid.disk.writer`) sleeps on a doorbell in shared memory while nothing changes. A
+transaction that has written a record of the log of changes rings it. With `storage_sync=0` it then waits until the
+record is on disk; it holds no lock then, so what many writers have changed meanwhile reaches the disk together.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import time
+from pathlib import Path
+
+from shmjet._native import DOORBELL_SIZE, Doorbell
+from shmjet.grid.commit_counters import BACKED_UP, DISK_ERROR
+from shmjet.grid.environment import Transaction
+from shmjet.grid.errors import GridError, GridFullError
+from shmjet.grid.layout import INDEX, LAST_CHANGE
+
+BELL_FILE = "disk"
+_FIRST_S, _LONGEST_S = 0.0002, 0.002
+"""How long a writer sleeps before it looks again whether its change is on disk."""
+_LOOKS = 500
+"""After so many looks it is looked whether the store is still there."""
+
+
+class DiskLink:
+    """See the module. Fulfils `shmjet.grid.environment.Follower`.
+
+    Args:
+        folder: of the store.
+        words: the numbers of its first environment (`CommitCounters.of`).
+        waits: whether a change counts only when it is on disk.
+        target: the folder on disk, for errors.
+    """
+
+    def __init__(self, folder: Path, words: memoryview, target: str, *, waits: bool) -> None:
+        with (folder / BELL_FILE).open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), DOORBELL_SIZE)
+        self.bell = Doorbell(self._memory, 0)
+        self._folder = folder
+        self._words = words
+        self._target = target
+        self._waits = waits
+
+    @staticmethod
+    def create(folder: Path) -> None:
+        """Make what it lies in."""
+        with (folder / BELL_FILE).open("xb") as file:
+            os.posix_fallocate(file.fileno(), 0, DOORBELL_SIZE)
+
+    def noted(self, txn: Transaction) -> int:
+        """Return the number of the last record of the log."""
+        found = txn.get(LAST_CHANGE)
+        return 0 if found is None else INDEX.unpack(found)[0]
+
+    def committed(self, words: memoryview, number: int) -> None:
+        """Take that an environment has records up to a number.
+
+        Raises:
+            GridFullError, GridError: the disk has no room or does not work, and the change should be on it: it is in
+                memory, and will be on disk as soon as that is possible.
+        """
+        if words[BACKED_UP] >= number:
+            return
+        self.bell.post()
+        if self._waits:
+            self._wait(words, number)
+
+    def _wait(self, words: memoryview, number: int) -> None:
+        pause, looks = _FIRST_S, 0
+        while words[BACKED_UP] < number:
+            time.sleep(pause)
+            pause = min(_LONGEST_S, 1.5 * pause)
+            if self._words[DISK_ERROR] and words[BACKED_UP] < number:
+                raise disk_error(self._words[DISK_ERROR], self._target)
+            looks += 1
+            if looks % _LOOKS == 0 and not self._folder.exists():
+                raise GridError("the member that writes maps and lists to disk is gone; the last change may be lost")
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self.bell.close()
+
+
+def disk_error(number: int, target: str) -> GridError:
+    """Return the error for a disk that takes nothing."""
+    full = number in (errno.ENOSPC, errno.EDQUOT)
+    kind = GridFullError if full else GridError
+    return kind(
+        f"{target}: maps and lists cannot be written to disk ({os.strerror(number)}); the change is in memory, and "
+        f"reaches the disk as soon as it {'has room' if full else 'works'} again"
+    )

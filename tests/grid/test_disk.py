@@ -1,0 +1,327 @@
+"""A store that is kept on disk: what is there after a restart, a crash, damage, and errors of the disk."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmjet import MapConfig
+from shmjet.data.errors import ConfigError
+from shmjet.grid import Grid, GridError
+from shmjet.grid.disk import files
+from shmjet.grid.disk.restore import restore
+from shmjet.grid.disk.writer import DiskWriter
+from tests.waiting import until
+
+MAPS = {
+    "journal": MapConfig(journal_capacity=100),
+    "limited": MapConfig(max_bytes=1 << 20, eviction="lru"),
+}
+
+
+class Disk:
+    """A folder on disk, and stores made from it one after the other."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.folder = place / "disk"
+        self._made = 0
+
+    @contextmanager
+    def store(self, *, waits: bool = False, log_bytes: int = 1 << 26, folder: Path | None = None) -> Iterator[Opened]:
+        self._made += 1
+        memory, disk = self.place / f"memory{self._made}", folder or self.folder
+        restore(memory, disk, 7, MAPS, waits_for_disk=waits)
+        with Grid.open(memory) as grid:
+            writer = DiskWriter(grid.opened, disk, 0.0 if waits else 0.002, log_bytes=log_bytes)
+            writer.start()
+            try:
+                yield Opened(grid, writer)
+            finally:
+                writer.stop()
+
+    def copy(self) -> Path:
+        """Return a copy of the folder as it is now."""
+        self._made += 1
+        target = self.place / f"copy{self._made}"
+        shutil.copytree(self.folder, target)
+        return target
+
+    def logs(self, folder: Path | None = None) -> list[Path]:
+        place = folder or self.folder
+        return [place / f"{files.LOG}{number}" for number in files.generations(place, files.LOG)]
+
+
+class Opened:
+    def __init__(self, grid: Grid, writer: DiskWriter) -> None:
+        self.grid = grid
+        self.writer = writer
+
+    def all(self) -> dict[str, Any]:
+        """Return all maps and lists as plain values."""
+        found: dict[str, Any] = {name: dict(self.grid.get_map(name)) for name in self.grid.map_names()}
+        return found | {f"list {name}": list(self.grid.get_list(name)) for name in self.grid.list_names()}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def fill(grid: Grid) -> None:
+    grid.get_map("plain").put_all({number: str(number) for number in range(3000)})
+    grid.get_map("plain")["tuple"] = (1, None, 2.5)
+    del grid.get_map("plain")[5]
+    journal = grid.get_map("journal")
+    journal["a"] = 1
+    journal["a"] = 2
+    del journal["a"]
+    journal["b"] = b"old" * 30_000
+    journal["b"] = b"new" * 30_000
+    journal["end"] = 1
+    grid.get_map("limited").put("x", 1)
+    grid.get_map("times").put("later", 1, ttl=1000)
+    grid.get_map("large")["kept"] = b"x" * 100_000
+    grid.get_map("large")["replaced"] = b"y" * 100_000
+    grid.get_map("large")["replaced"] = b"z" * 100_000
+    grid.get_map("destroyed")["a"] = b"w" * 100_000
+    grid.get_map("destroyed").destroy()
+    grid.get_map("cleared")["a"] = 1
+    grid.get_map("cleared").clear()
+    grid.get_list("list").extend(range(1000))
+    grid.get_list("list").append(b"v" * 100_000)
+
+
+def test_all_that_a_store_has_is_there_after_a_restart(disk: Disk) -> None:
+    with disk.store() as first:
+        fill(first.grid)
+        wanted = first.all()
+        events = read(first.grid, "end")
+    for _ in range(2):
+        with disk.store() as again:
+            assert again.all() == wanted
+            assert read(again.grid, "end") == events
+            assert again.grid.get_map("large")["replaced"] == b"z" * 100_000
+    assert len(list((disk.folder / "blobs").iterdir())) == 5  # of `large`, the list, and `journal` with its old value
+    with disk.store() as again:
+        again.grid.get_map("plain")["more"] = 1
+        for number in range(200):
+            again.grid.get_map("journal")[number] = number
+    with disk.store() as again:
+        assert again.grid.get_map("plain")["more"] == 1
+        assert len(again.grid.get_map("plain")) == 3001
+        kinds = [event[0] for event in read(again.grid, 199)]
+        assert kinds.count("added") <= 107
+        assert set(kinds) == {"added", "lost"}
+
+
+def read(grid: Grid, last: object) -> list[tuple[str, Any, Any, Any]]:
+    """Return the events that a journal has, up to the first of a key."""
+    found = []
+    with closing(grid.get_map("journal").journal()) as journal:
+        for event in journal:
+            found.append((event.kind, event.key, event.old, event.new))
+            if event.key == last:
+                break
+    return found
+
+
+def test_a_checkpoint_takes_the_place_of_logs(disk: Disk) -> None:
+    with disk.store(log_bytes=1 << 18) as first:
+        for turn in range(8):
+            first.grid.get_map("m").put_all({number: "v" * 50 + str(turn) for number in range(2000)})
+            first.writer.sync()
+        until(lambda: bool(files.generations(disk.folder, files.CHECKPOINT)))
+        first.grid.get_map("m")["last"] = 1
+        first.grid.get_list("l").extend("abc")
+        wanted = first.all()
+    assert len(files.generations(disk.folder, files.CHECKPOINT)) == 1
+    assert files.generations(disk.folder, files.LOG)[0] == files.generations(disk.folder, files.CHECKPOINT)[0]
+    (disk.folder / f"{files.UNFINISHED}99").mkdir()  # of a checkpoint that was being made at a crash
+    with disk.store() as again:
+        assert again.all() == wanted
+    assert not list(disk.folder.glob(f"{files.UNFINISHED}*"))
+
+
+def history(disk: Disk) -> list[dict[str, Any]]:
+    """Make a store with a history on disk; returns what it had after each change, all in one environment."""
+    states: list[dict[str, Any]] = [{}]
+    with disk.store() as opened:
+        for number in range(12):
+            opened.grid.get_list("l").append(number)
+            states.append(opened.all())
+    return states
+
+
+def test_a_log_that_is_cut_anywhere_gives_what_there_was_before(disk: Disk) -> None:
+    states = history(disk)
+    whole = disk.logs()[0].read_bytes()
+    cuts = random.Random(5).sample(range(len(whole)), 40)
+    reached = set()
+    for cut in [*cuts, len(whole)]:
+        folder = disk.copy()
+        disk.logs(folder)[0].write_bytes(whole[:cut])
+        with disk.store(folder=folder) as opened:
+            assert opened.all() in states
+            reached.add(len(opened.all().get("list l", ())))
+            opened.grid.get_list("l").append("more")
+            after = opened.all()
+        with disk.store(folder=folder) as opened:
+            assert opened.all() == after
+    assert len(reached) > 5
+    assert max(reached) == 12
+
+
+def test_a_log_with_a_changed_byte_is_refused_or_cut_but_never_another_store(disk: Disk) -> None:
+    states = history(disk)
+    whole = disk.logs()[0].read_bytes()
+    refused = []
+    for at in random.Random(6).sample(range(len(whole)), 60):
+        folder = disk.copy()
+        changed = bytearray(whole)
+        changed[at] ^= 0x41
+        disk.logs(folder)[0].write_bytes(changed)
+        try:
+            with disk.store(folder=folder) as opened:
+                assert opened.all() in states
+        except GridError as error:
+            refused.append((str(disk.logs(folder)[0]), str(error)))
+    assert all(path in text and "offset" in text for path, text in refused)
+    assert len(refused) > 30
+
+
+def test_a_missing_log_is_named(disk: Disk) -> None:
+    for turn in range(3):
+        with disk.store() as opened:
+            opened.grid.get_list("l").append(turn)
+    disk.logs()[1].unlink()
+    with pytest.raises(GridError, match=r"log-3: changes 2 to 2 are missing"), disk.store():
+        pass
+
+
+def test_a_missing_file_of_a_large_value_is_named(disk: Disk) -> None:
+    with disk.store() as opened:
+        opened.grid.get_map("m").update(a=b"x" * 100_000, b=b"y" * 100_000)
+    (one, _) = (disk.folder / "blobs").iterdir()
+    moved = one.rename(disk.folder / "gone" / one.name)
+    with disk.store() as opened:
+        assert len(opened.all()["m"]) == 2
+    assert one.exists()
+    one.rename(moved)
+    moved.unlink()
+    with pytest.raises(GridError, match=f"lacks the files of 1 large values, {one.name}"), disk.store():
+        pass
+
+
+def test_with_waiting_a_change_is_on_disk_when_it_returns(disk: Disk) -> None:
+    with disk.store(waits=True) as opened:
+        for number in range(5):
+            opened.grid.get_map("m")[number] = b"x" * 70_000 * (number % 2)
+            copied = disk.copy()
+            with disk.store(folder=copied) as crashed:
+                assert list(crashed.grid.get_map("m")) == list(opened.grid.get_map("m"))
+                assert crashed.all() == opened.all()
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "write"])
+def test_an_error_of_the_disk_is_named_and_overcome(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    real, broken = getattr(os, call), [False]
+
+    def failing(fd: int, *args: Any) -> Any:
+        if broken[0] and str(disk.folder) in os.readlink(f"/proc/self/fd/{fd}"):
+            if call == "write":
+                real(fd, args[0][: len(args[0]) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(fd, *args)
+
+    monkeypatch.setattr(os, call, failing)
+    caplog.set_level(logging.WARNING, "shmjet.member")
+    with disk.store() as opened:
+        opened.grid.get_map("m")["before"] = 1
+        opened.writer.sync()
+        broken[0] = True
+        opened.grid.get_map("m")["meanwhile"] = 2
+        with pytest.raises(OSError, match="No space left"):
+            opened.writer.sync()
+        until(lambda: "maps and lists cannot be written to" in caplog.text)
+        assert str(disk.folder) in caplog.text
+        broken[0] = False
+        opened.grid.get_map("m")["after"] = 3
+        until(lambda: "are written to" in caplog.text)
+    with disk.store() as again:
+        assert again.all() == {"m": {"before": 1, "meanwhile": 2, "after": 3}}
+
+
+def test_a_waiting_writer_is_told_of_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, broken = os.fdatasync, [False]
+
+    def failing(fd: int) -> None:
+        if broken[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    with disk.store(waits=True) as opened:
+        opened.grid.get_map("m")["before"] = 1
+        broken[0] = True
+        with pytest.raises(GridError, match=r"cannot be written to disk .*the change is in memory"):
+            opened.grid.get_map("m")["meanwhile"] = 2
+        assert opened.grid.get_map("m")["meanwhile"] == 2
+        broken[0] = False
+        opened.writer.sync()
+        opened.grid.get_map("m")["after"] = 3
+    with disk.store() as again:
+        assert again.all() == {"m": {"before": 1, "meanwhile": 2, "after": 3}}
+
+
+@pytest.mark.parametrize("log_bytes", [1 << 26, 1])
+def test_entries_end_at_the_same_time_after_the_host_was_started_anew(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, log_bytes: int
+) -> None:
+    here = files.Clock.of_host()
+    hour = 3600 * 10**9
+    monkeypatch.setattr(files.Clock, "of_host", staticmethod(lambda: files.Clock("before", here.offset + hour)))
+    with disk.store(log_bytes=log_bytes) as opened:  # the clock since boot was an hour behind what it is now
+        opened.grid.get_map("m").put("long", 1, ttl=7200)
+        opened.grid.get_map("m").put("short", 1, ttl=1800)
+        opened.grid.get_map("m")["always"] = 1
+        opened.writer.sync()
+        if log_bytes == 1:
+            until(lambda: bool(files.generations(disk.folder, files.CHECKPOINT)))
+    monkeypatch.setattr(files.Clock, "of_host", staticmethod(lambda: files.Clock("now", here.offset)))
+    with disk.store() as again:
+        assert set(again.grid.get_map("m")) == {"long", "short", "always"}
+    monkeypatch.setattr(files.Clock, "of_host", staticmethod(lambda: files.Clock("later", here.offset + 2 * hour)))
+    with disk.store() as again:
+        assert set(again.grid.get_map("m")) == {"long", "always"}
+
+
+def test_other_settings_are_refused(disk: Disk, tmp_path: Path) -> None:
+    with disk.store() as opened:
+        opened.grid.get_map("plain")["a"] = 1
+    with pytest.raises(ConfigError, match=r"partition_count is 9, but the maps and lists in .* have 7 partitions"):
+        restore(tmp_path / "a", disk.folder, 9, MAPS, waits_for_disk=False)
+    with pytest.raises(ConfigError, match="the map 'plain' is on disk with MapConfig"):
+        restore(tmp_path / "b", disk.folder, 7, {"plain": MapConfig(max_bytes=1000)}, waits_for_disk=False)
+    store = disk.folder / files.STORE_FILE
+    before = store.read_text()
+    store.write_text(before.replace('"format":1', '"format":7'))
+    with pytest.raises(ConfigError, match=r"in format 7\.5; this shmjet reads 1\.5"):
+        restore(tmp_path / "c", disk.folder, 7, MAPS, waits_for_disk=False)
+    store.write_text("{}")
+    with pytest.raises(ConfigError, match=r"format 0\.0"):
+        restore(tmp_path / "d", disk.folder, 7, MAPS, waits_for_disk=False)
+    store.write_text(before)
+    with disk.store() as again:
+        assert again.all() == {"plain": {"a": 1}}
