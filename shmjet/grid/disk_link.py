@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -20,9 +21,11 @@ from shmjet.grid.errors import GridError, GridFullError
 from shmjet.grid.layout import INDEX, LAST_CHANGE
 
 BELL_FILE = "disk"
-_FIRST_S, _LONGEST_S = 0.0002, 0.002
+_PAUSE_S = 0.0002
 """How long a writer sleeps before it looks again whether its change is on disk."""
-_LOOKS = 500
+_PATIENCE_S = 0.02
+"""After so long a thread looks by itself, should the one that looks for it have missed it."""
+_LOOKS = 2000
 """After so many looks it is looked whether the store is still there."""
 
 
@@ -44,6 +47,8 @@ class DiskLink:
         self._words = words
         self._target = target
         self._waits = waits
+        self._looking = threading.Lock()
+        self._progress = threading.Condition()
 
     @staticmethod
     def create(folder: Path) -> None:
@@ -70,10 +75,24 @@ class DiskLink:
             self._wait(words, number)
 
     def _wait(self, words: memoryview, number: int) -> None:
-        pause, looks = _FIRST_S, 0
+        """Wait until a record is on disk. One thread of a process looks for all that wait: they mostly go together."""
         while words[BACKED_UP] < number:
-            time.sleep(pause)
-            pause = min(_LONGEST_S, 1.5 * pause)
+            if self._looking.acquire(blocking=False):
+                try:
+                    self._look(words, number)
+                finally:
+                    self._looking.release()
+                    with self._progress:
+                        self._progress.notify_all()
+            else:
+                with self._progress:
+                    if words[BACKED_UP] < number:
+                        self._progress.wait(_PATIENCE_S)
+
+    def _look(self, words: memoryview, number: int) -> None:
+        looks = 0
+        while words[BACKED_UP] < number:
+            time.sleep(_PAUSE_S)
             if self._words[DISK_ERROR] and words[BACKED_UP] < number:
                 raise disk_error(self._words[DISK_ERROR], self._target)
             looks += 1
