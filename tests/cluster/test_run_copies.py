@@ -8,11 +8,12 @@ import random
 import msgspec
 import pytest
 
-from shmjet.cluster.jobs.run_copies import RunCopies
+from shmjet.cluster.jobs.run_copies import MOST_AT_ONCE, RunCopies, in_messages
 from shmjet.cluster.jobs.run_replication import RunCollection, RunReplication
 from shmjet.cluster.membership.peer_messages import PeerMessage
 from shmjet.cluster.membership.run_messages import (
     AskRuns,
+    KeepEnded,
     KeepRun,
     KeepRunState,
     RunEnd,
@@ -23,6 +24,7 @@ from shmjet.cluster.membership.run_messages import (
     RunStateKept,
 )
 from shmjet.cluster.protocol import Submission
+from shmjet.cluster.settings import KEPT_RESULTS
 from shmjet.execution.job_plan import JobShape
 
 JOB = Submission("0123456789abcdef", None, JobShape([], []), b"code", b"", {}, [])
@@ -43,6 +45,35 @@ def test_the_newest_state_wins_and_an_outcome_is_never_undone() -> None:
     assert not copies.keep(7, RunState((2, 4)), origin(7))
     assert copies.live() == []
     assert copies.end_of(7) == ENDED
+
+
+def test_what_has_ended_is_kept_without_its_code_as_far_as_it_is_known() -> None:
+    copies, others = RunCopies(), RunCopies()
+    copies.keep(7, RunState((1, 1)), origin(7))
+    copies.keep(8, RunState((1, 2)), origin(8))
+    copies.keep(7, RunState((1, 3), attempts=3, end=ENDED))
+    copies.keep(8, RunState((1, 4), end=ENDED))
+    copies.keep(9, RunState((1, 5), end=ENDED))
+    seven, eight, nine = copies.ended()
+    assert (seven.run, seven.state.attempts, nine.origin) == (7, 3, None)
+    assert seven.origin is not None
+    assert eight.origin is not None
+    assert (seven.origin.job.job_id, seven.origin.token, seven.origin.job.code) == (JOB.job_id, "token 7", b"")
+    assert seven.origin.job is eight.origin.job, "many runs may be of one job"
+    others.keep_ended(copies.ended())
+    assert others.ended() == copies.ended()
+    assert others.ended_run(8) == eight
+
+
+def test_a_message_has_some_of_many_ended_runs_and_the_oldest_of_too_many_are_forgotten() -> None:
+    copies = RunCopies()
+    for run in range(KEPT_RESULTS + 60):
+        copies.keep(run, RunState((1, run)), origin(run))
+        copies.keep(run, RunState((2, run), end=ENDED))
+    assert [ended.run for ended in copies.ended()] == list(range(60, KEPT_RESULTS + 60))
+    pieces = list(in_messages(copies.ended()))
+    assert max(map(len, pieces)) <= MOST_AT_ONCE
+    assert [ended for piece in pieces for ended in piece] == copies.ended()
 
 
 def test_nothing_is_kept_of_a_run_that_is_unknown_and_has_not_ended() -> None:
@@ -86,7 +117,12 @@ class Net:
                 assert self.coordinator is not None
                 self.coordinator.confirmed(sender, message)
             case AskRuns():
-                self.send_from(to, sender, RunsAre(message.epoch, *copies.newer_than(message.known)))
+                live, ended = copies.newer_than(message.known)
+                for piece in in_messages(ended):
+                    self.send_from(to, sender, KeepEnded(list(piece)))
+                self.send_from(to, sender, RunsAre(message.epoch, live))
+            case KeepEnded():
+                copies.keep_ended(message.runs)
             case RunsAre():
                 self.collections[to].take(sender, message)
 
@@ -105,9 +141,13 @@ def test_a_member_that_is_connected_gets_all_and_then_each_change() -> None:
     net.deliver()
     assert net.copies["b"].versions() == {1: (1, 3), 2: (1, 2)}
     assert net.copies["c"].versions() == {}
+    sender.put(3, RunState((1, 4)), origin(3))
+    sender.put(3, RunState((1, 5), end=ENDED))
     sender.follow(["b", "c"])
     net.deliver()
     assert net.copies["c"].live() == net.copies["b"].live()
+    assert [ended.run for ended in net.copies["c"].ended()] == [3]
+    assert net.copies["c"].ended() == net.copies["b"].ended()
     assert net.copies["c"].live()[0].origin.job.code == b"code"
 
 
@@ -169,6 +209,9 @@ def test_a_new_coordinator_has_the_newest_of_what_any_member_has(seed: int) -> N
     assert done == [True]
     assert not collection.is_active
     assert net.copies["b"].versions() == {run: version for run, version in newest.items() if version != (0, 0)}
+    for ended in net.copies["b"].ended():
+        assert ended.origin is not None
+        assert (ended.origin.run, ended.origin.job.name) == (ended.run, JOB.name)
 
 
 def test_a_collection_asks_again_who_has_been_connected_again_and_ends_when_nobody_is_left() -> None:
@@ -179,7 +222,7 @@ def test_a_collection_asks_again_who_has_been_connected_again_and_ends_when_nobo
     collection.ask("b")
     collection.ask("c")
     assert sent == [("b", AskRuns(2, {})), ("b", AskRuns(2, {}))]
-    collection.take("b", RunsAre(1, [RunRecordCopy(origin(1), RunState((1, 1)))], {}))
+    collection.take("b", RunsAre(1, [RunRecordCopy(origin(1), RunState((1, 1)))]))
     assert not done
     collection.begin(3, [])
     assert done == [True]

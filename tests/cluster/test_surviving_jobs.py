@@ -222,6 +222,20 @@ class Nothing(Processor):
         return True
 
 
+class Faulty(Processor):
+    def complete(self) -> bool:
+        raise ValueError("it is faulty")
+
+
+def ended_job(jet: JetInstance, name: str, processor: type[Processor]) -> Job:
+    """Return a job that has ended."""
+    dag = DAG()
+    dag.new_vertex(name, processor, 1)
+    job = jet.new_job(dag, JobConfig(name=name))
+    job.execute().exception(SOON_S)
+    return job
+
+
 def test_a_lost_coordinator_is_followed_by_another_one_that_goes_on_with_all_runs(
     cluster: Cluster, tmp_path: Path, eventually: Eventually
 ) -> None:
@@ -229,6 +243,7 @@ def test_a_lost_coordinator_is_followed_by_another_one_that_goes_on_with_all_run
     addresses = [found.address for found in members[0].cluster.members]
     lost = addresses[0]
     with shmjet.new_client(addresses[1:], ClientConfig(secret=SECRET)) as jet:
+        ended = [ended_job(jet, "has ended", Nothing), ended_job(jet, "has failed", Faulty)]
         goes_on = Counting(tmp_path, jet, "goes on", guaranteed())
         begins_anew = Counting(tmp_path, jet, "begins anew", JobConfig())
         fails = Counting(tmp_path, jet, "fails", JobConfig(auto_scaling=False))
@@ -254,9 +269,18 @@ def test_a_lost_coordinator_is_followed_by_another_one_that_goes_on_with_all_run
             outcome.result(SOON_S)
         eventually(lambda: is_suspended.job.status is JobStatus.SUSPENDED)
         assert stays.job.status is JobStatus.SUSPENDED
-        assert {job.name for job in jet.jobs()} == {
-            *("goes on", "begins anew", "is suspended", "stays suspended", "written")
-        }
+        with shmjet.new_client(addresses[2:], ClientConfig(secret=SECRET)) as another:
+            listed = [job for job in another.jobs() if job.id in {job.id for job in ended}]
+            assert [job.id for job in listed] == [job.id for job in ended]
+            assert [job.name for job in another.jobs()][-7:-2] == [
+                *("goes on", "begins anew", "fails", "is suspended", "stays suspended")
+            ]
+            eventually(lambda: all(job.status.is_terminal for job in listed))
+            assert [job.status for job in listed] == [JobStatus.COMPLETED, JobStatus.FAILED]
+            assert [job.metrics().attempts for job in listed] == [1, 1]
+            failed = listed[1].execution
+            assert failed is not None
+            assert "it is faulty" in str(failed.exception())
         begins_anew.ends_well()
         assert (begins_anew.execution.id, begins_anew.job.metrics().attempts) == (number, 2)
         eventually(lambda: told)

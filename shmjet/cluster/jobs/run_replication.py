@@ -10,9 +10,10 @@ import asyncio
 import itertools
 from collections.abc import Callable, Collection, Iterable
 
-from shmjet.cluster.jobs.run_copies import RunCopies
+from shmjet.cluster.jobs.run_copies import RunCopies, in_messages
 from shmjet.cluster.membership.run_messages import (
     AskRuns,
+    KeepEnded,
     KeepRun,
     KeepRunState,
     RunOrigin,
@@ -93,6 +94,8 @@ class RunReplication:
                 self._reached.add(member)
                 for copy in self._copies.live():
                     self._send(member, KeepRun(RunRecordCopy(self._full(copy.origin), copy.state)))
+                for piece in in_messages(self._copies.ended()):
+                    self._send(member, KeepEnded(list(piece)))
                 self._on_new(member)
 
     def member_lost(self, member: str) -> None:
@@ -147,8 +150,6 @@ class RunCollection:
         """Take an answer."""
         for copy in message.live:
             self._copies.keep(copy.origin.run, copy.state, copy.origin)
-        for run, state in message.ended.items():
-            self._copies.keep(run, state)
         if message.epoch == self._epoch:
             self._asked.discard(member)
             self._check()

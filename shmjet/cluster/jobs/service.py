@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol, get_args
@@ -138,6 +139,7 @@ class JobService:
             named,
             lambda: cluster.coordinating_for,
             self._surviving.copies.end_of,
+            self._surviving.ended_runs,
             allow_code=allow_code,
         )
 
@@ -355,7 +357,7 @@ class JobService:
         name, observables = job.name or job.job_id, job.settings.observables
         what = "was cancelled" if cancelled else "does not go on"
         logger.warning("job %s %s: %s", name, what, failure.text)
-        end = RunEnd(JobStatus.FAILED.value, cancelled, None if cancelled else failure)
+        end = RunEnd(JobStatus.FAILED.value, cancelled, None if cancelled else failure, time.time())
         self._surviving.end_unbegun(copy, end)
         self._observables.run_begins(run, observables)
         self._observables.run_ends(run, observables, job=name, failure=end.failure, cancelled=cancelled)

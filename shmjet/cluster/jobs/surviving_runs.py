@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -17,12 +18,14 @@ import msgspec
 
 from shmjet.cluster.jobs.cluster import Cluster, others, why_no_attempt
 from shmjet.cluster.jobs.run import JobRun
-from shmjet.cluster.jobs.run_copies import RunCopies
+from shmjet.cluster.jobs.run_copies import RunCopies, in_messages
 from shmjet.cluster.jobs.run_replication import RunCollection, RunReplication
 from shmjet.cluster.jobs.scaling import Scaling
 from shmjet.cluster.membership.run_messages import (
     AskRuns,
     AskToLeave,
+    EndedRun,
+    KeepEnded,
     KeepRun,
     KeepRunState,
     MayLeave,
@@ -99,6 +102,10 @@ class SurvivingRuns:
         """Whether this member coordinates, and does not know yet what runs there are."""
         return self._collection.is_active
 
+    def ended_runs(self) -> list[EndedRun]:
+        """Return the runs that have ended, under whichever coordinator; none where this member does not coordinate."""
+        return self.copies.ended() if self._cluster.view.coordinator.uuid == self._cluster.me else []
+
     # -- runs that are coordinated here -------------------------------------------------------------------------
 
     def add(self, run: JobRun, token: str, state: RunState | None = None) -> None:
@@ -143,7 +150,9 @@ class SurvivingRuns:
             failure = run.failure
             if failure is not None and failure.exception is not None and len(failure.exception) > _MOST_EXCEPTION:
                 failure = without_exception(failure)
-            self._end(run.id, self._state(kept), RunEnd(run.status.value, run.cancelled, failure))
+            at, members = run.completed_at or time.time(), run.member_addresses
+            end = RunEnd(run.status.value, run.cancelled, failure, at, members)
+            self._end(run.id, self._state(kept), end)
 
     def is_over(self, run: JobRun) -> None:
         """Take that nothing of a run is left anywhere."""
@@ -345,11 +354,15 @@ class SurvivingRuns:
                 self.copies.keep(message.run, message.state)
                 if message.number:
                     self._cluster.send(sender, RunStateKept(message.number))
+            case KeepEnded():
+                self.copies.keep_ended(message.runs)
             case RunStateKept():
                 self._replication.confirmed(sender, message)
             case AskRuns():
                 live, ended = self.copies.newer_than(message.known)
-                self._cluster.send(sender, RunsAre(message.epoch, live, dict(ended)))
+                for piece in in_messages(ended):
+                    self._cluster.send(sender, KeepEnded(list(piece)))
+                self._cluster.send(sender, RunsAre(message.epoch, live))
             case RunsAre():
                 self._collection.take(sender, message)
             case AskToLeave():

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
 import msgspec
 
+from shmjet.cluster.jobs.past_runs import PastRun, past_runs
 from shmjet.cluster.jobs.run_parts import RunRequest, RunSuspension
 from shmjet.cluster.jobs.suspension import cause_of
 from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, SnapshotRow
-from shmjet.cluster.membership.run_messages import RunEnd
+from shmjet.cluster.membership.run_messages import EndedRun, RunEnd
 from shmjet.cluster.merged_metrics import with_life
 from shmjet.cluster.protocol import (
     CancelExecution,
@@ -131,11 +132,6 @@ class JobRecord(msgspec.Struct, eq=False):
     executions: list[Running] = msgspec.field(default_factory=list)
 
     @property
-    def status(self) -> JobStatus:
-        """The status of the newest execution."""
-        return self.executions[-1].status if self.executions else JobStatus.NOT_RUNNING
-
-    @property
     def has_ended(self) -> bool:
         """Whether none of its executions goes on."""
         return all(execution.status.is_terminal for execution in self.executions)
@@ -149,6 +145,7 @@ class JobTable:
         named: the jobs of the member's own configuration.
         coordinating_for: says for how many seconds this member has coordinated.
         outcome_of: gives the outcome of a run that another member has coordinated; None where it is not known.
+        ended: gives the runs that have ended, under whichever coordinator.
         allow_code: whether clients may bring code.
     """
 
@@ -158,6 +155,7 @@ class JobTable:
         named: NamedJobs,
         coordinating_for: Callable[[], float] = lambda: math.inf,
         outcome_of: Callable[[int], RunEnd | None] = lambda _: None,
+        ended: Callable[[], Iterable[EndedRun]] = tuple,
         *,
         allow_code: bool = True,
     ) -> None:
@@ -165,6 +163,7 @@ class JobTable:
         self._named = named
         self._coordinating_for = coordinating_for
         self._outcome_of = outcome_of
+        self._ended = ended
         self._allow_code = allow_code
         self._tokens: dict[str, int] = {}
         """The executions by the tokens of the requests that asked for them."""
@@ -181,9 +180,14 @@ class JobTable:
         self._tasks = BackgroundTasks()
 
     @property
-    def executions(self) -> list[Running]:
-        """All executions that are remembered, the oldest first."""
-        return list(self._executions.values())
+    def executions(self) -> list[Running | PastRun]:
+        """All executions that are remembered, the oldest first, with past ones of other coordinators."""
+        own, past = self._executions.values(), self._past()
+        return sorted((*past, *own), key=lambda run: run.started_at) if past else list(own)
+
+    def _past(self) -> list[PastRun]:
+        """Return the executions that have ended under other coordinators."""
+        return past_runs(self._ended(), self._executions)
 
     @property
     def active(self) -> list[Running]:
@@ -258,7 +262,10 @@ class JobTable:
             return
         submission = request.submission if record is None else record.submission
         if submission is None:
-            client.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
+            is_past = any(run.job.job_id == request.job_id for run in self._past())
+            gone = "the code of job {!r} has gone with the member that coordinated it: make the job anew"
+            text = (gone if is_past else "there is no job {!r}").format(request.job_id)
+            client.send(Refused(request.request, "JobNotFoundError", text))
             return
         if record is None and not self._allow_code:
             client.send(Refused(request.request, "AuthenticationError", NO_CODE))
@@ -364,8 +371,11 @@ class JobTable:
     def _is_news(self, client: Client, request: Execute) -> bool:
         """Say whether a request that comes again has certainly not been carried out; answer it if not."""
         known = self._tokens.get(request.token)
+        if known is None and request.token:
+            known = next((run.id for run in self._past() if run.token == request.token), None)
         if known is not None:
-            self._watch(client, known, logs=request.logs is not None)
+            if known in self._executions:
+                self._watch(client, known, logs=request.logs is not None)
             client.queue(Executing(request.request, known))
             client.send(self._news(known))
         elif request.age + SKEW_S >= self._coordinating_for():
@@ -480,20 +490,23 @@ class JobTable:
     def describe_job(self, client: Client, request: GetJob) -> None:
         """Answer with a job's DAG and its newest failure."""
         record = self._jobs.get(request.job_id)
-        if record is None:
+        newest = next((run for run in reversed(self.executions) if run.job.job_id == request.job_id), None)
+        job = newest.job if newest is not None else None if record is None else record.submission
+        if job is None:
             client.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
             return
-        newest = record.executions[-1] if record.executions else None
         failure = None if newest is None or newest.cancelled else newest.failure
         if failure is not None:
             failure = msgspec.structs.replace(failure, exception=None)
-        client.send(JobReply(request.request, record.submission.shape, failure))
+        client.send(JobReply(request.request, job.shape, failure))
 
     def report_metrics(self, client: Client, request: GetMetrics) -> None:
         """Answer with an execution's metrics."""
         execution = self._executions.get(request.execution_id)
         if execution is None:
-            client.send(MetricsReply(request.request, NO_METRICS))
+            past = next((run for run in self._past() if run.id == request.execution_id), None)
+            metrics = NO_METRICS if past is None else with_life(NO_METRICS, past.attempt_count, None)
+            client.send(MetricsReply(request.request, metrics))
             return
 
         async def tell(metrics: Awaitable[Metrics]) -> None:
@@ -512,16 +525,14 @@ class JobTable:
 
     def list_jobs(self, client: Client, request: ListJobs) -> None:
         """Answer with all jobs, the oldest first."""
+        newest = {run.job.job_id: run for run in self.executions}
         rows = [
-            JobRow(
-                job_id,
-                record.submission.name,
-                record.status.value,
-                record.executions[-1].id if record.executions else None,
-                record.submission.config,
-            )
-            for job_id, record in self._jobs.items()
+            JobRow(job_id, run.job.name, run.status.value, run.id, run.job.config) for job_id, run in newest.items()
         ]
+        for job_id, record in self._jobs.items():
+            if job_id not in newest:
+                job = record.submission
+                rows.append(JobRow(job_id, job.name, JobStatus.NOT_RUNNING.value, None, job.config))
         client.send(JobsReply(request.request, rows))
 
 

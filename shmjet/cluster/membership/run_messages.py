@@ -33,11 +33,21 @@ class RunOrigin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunEnd(msgspec.Struct, frozen=True, array_like=True):
-    """The outcome of a run: a value of `JobStatus`, and what it failed with, unless it was cancelled."""
+    """The outcome of a run.
+
+    Args:
+        status: a value of `JobStatus`.
+        cancelled: whether it was cancelled.
+        failure: what it failed with, unless it was cancelled.
+        completed_at: when it ended, in seconds since 1970.
+        members: the addresses of the members that took part in its last attempt, the coordinator first.
+    """
 
     status: str
     cancelled: bool = False
     failure: Failure | None = None
+    completed_at: float = 0.0
+    members: list[str] = []
 
 
 class RunState(msgspec.Struct, frozen=True, array_like=True):
@@ -75,6 +85,14 @@ class RunRecordCopy(msgspec.Struct, frozen=True, array_like=True):
     state: RunState
 
 
+class EndedRun(msgspec.Struct, frozen=True, array_like=True):
+    """What is kept of a run that has its outcome; the origin comes without code, None where it is not known."""
+
+    run: int
+    state: RunState
+    origin: RunOrigin | None = None
+
+
 class KeepRun(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Coordinator to member: this is a live run."""
 
@@ -87,6 +105,12 @@ class KeepRunState(msgspec.Struct, frozen=True, tag=True, array_like=True):
     run: int
     state: RunState
     number: int = 0
+
+
+class KeepEnded(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: these runs have ended. To a new coordinator it comes before `RunsAre`."""
+
+    runs: list[EndedRun]
 
 
 class RunStateKept(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -103,11 +127,10 @@ class AskRuns(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class RunsAre(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to new coordinator: these; of ended runs their last states, by their numbers."""
+    """Member to new coordinator: these live runs; the ended ones have come before."""
 
     epoch: int
     live: list[RunRecordCopy]
-    ended: dict[int, RunState]
 
 
 class AskToLeave(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -118,4 +141,4 @@ class MayLeave(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Coordinator to member: no run has a part on you any more."""
 
 
-RunMessage = KeepRun | KeepRunState | RunStateKept | AskRuns | RunsAre | AskToLeave | MayLeave
+RunMessage = KeepRun | KeepRunState | KeepEnded | RunStateKept | AskRuns | RunsAre | AskToLeave | MayLeave
