@@ -63,11 +63,16 @@ class ResumeExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class RestartExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Begin another attempt: after a terminal snapshot, or, if not `graceful`, from the last one; answered at once."""
+    """Begin another attempt: after a terminal snapshot, or, if not `graceful`, from the last one; answered at once.
+
+    It may come again when an answer was lost; `age` says then how many seconds ago it was sent first. An attempt that
+    has begun since, for whatever reason, is what was asked for.
+    """
 
     request: int
     execution_id: int
     graceful: bool = True
+    age: float = 0.0
 
 
 class ExportSnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):

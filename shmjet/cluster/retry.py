@@ -10,7 +10,13 @@ from typing import Any
 
 import msgspec
 
-from shmjet.cluster.lifecycle_messages import DestroySnapshot, ListSnapshots, ResumeExecution, SuspendExecution
+from shmjet.cluster.lifecycle_messages import (
+    DestroySnapshot,
+    ListSnapshots,
+    RestartExecution,
+    ResumeExecution,
+    SuspendExecution,
+)
 from shmjet.cluster.observable_messages import ConfigureObservable, DestroyObservable, LeaveObservable, ReadObservable
 from shmjet.cluster.protocol import (
     CancelExecution,
@@ -31,6 +37,7 @@ _ALWAYS = (
     CancelExecution,
     SuspendExecution,
     ResumeExecution,
+    RestartExecution,
     ListSnapshots,
     DestroySnapshot,
     GetMetrics,
@@ -66,7 +73,7 @@ def as_retry(request: Any, seconds: float) -> Any:
         request: that was asked before.
         seconds: how long ago that was.
     """
-    if isinstance(request, Execute):
+    if isinstance(request, Execute | RestartExecution):
         return msgspec.structs.replace(request, age=request.age + seconds)
     if isinstance(request, GridCall | SuspendExecution | ResumeExecution):
         return msgspec.structs.replace(request, again=True)

@@ -16,8 +16,9 @@ from shmjet.core import JobStateError, JobStatus
 class Run:
     """A run that knows one thing: whether it is suspended."""
 
-    def __init__(self, status: JobStatus = JobStatus.RUNNING) -> None:
+    def __init__(self, status: JobStatus = JobStatus.RUNNING, began_ago: float = 60.0) -> None:
         self.status = status
+        self.began_ago = began_ago
         self.restarts: list[bool] = []
 
     def suspend(self) -> None:
@@ -27,6 +28,9 @@ class Run:
     def resume(self) -> None:
         self._check(JobStatus.SUSPENDED)
         self.status = JobStatus.RUNNING
+
+    def has_begun_within(self, seconds: float) -> bool:
+        return self.began_ago < seconds
 
     def restart(self, *, graceful: bool = True) -> None:
         self._check(JobStatus.RUNNING)
@@ -88,5 +92,18 @@ def test_what_is_asked_again_because_the_answer_was_lost_is_done(request_sent: A
     assert isinstance(refused, Refused)
 
 
-def test_a_restart_is_not_asked_for_twice() -> None:
-    assert not is_idempotent(RestartExecution(1, 7))
+@pytest.mark.parametrize("began_ago", [2.0, 7.0])
+def test_a_restart_that_is_asked_for_again_is_done_when_an_attempt_has_begun_since(began_ago: float) -> None:
+    request = RestartExecution(1, 7, False)
+    assert is_idempotent(request)
+    run = Run(began_ago=began_ago)
+    assert asked(run, as_retry(as_retry(request, 3.0), 2.0)) == [Done(1)]
+    assert run.restarts == ([] if began_ago < 5.0 else [False])
+    run.restart(graceful=True)
+    assert asked(run, request) == [Done(1)], "the first time it is done whenever the attempt has begun"
+    assert run.restarts[-2:] == [True, False]
+
+
+def test_a_restart_that_is_asked_for_again_is_refused_where_it_would_be_refused_the_first_time() -> None:
+    (refused,) = asked(Run(JobStatus.SUSPENDED), as_retry(RestartExecution(1, 7), 3.0))
+    assert refused == Refused(1, "JobStateError", "it is SUSPENDED")

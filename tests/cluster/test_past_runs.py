@@ -62,7 +62,7 @@ class Run:
 
 
 class Coordinator:
-    """One that has taken over: run 1 of job OLD has failed, and run 2 of it has ended well."""
+    """A member that has taken over: run 1 of job OLD has failed, and run 2 of it has ended well."""
 
     def __init__(self) -> None:
         self.copies = RunCopies()

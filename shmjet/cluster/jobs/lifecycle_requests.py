@@ -32,8 +32,13 @@ class LifecycleRequests:
         self._ask(client, request, lambda run: run.resume(), repeated=request.again)
 
     def restart(self, client: Client, request: RestartExecution) -> None:
-        """Ask a run for another attempt."""
-        self._ask(client, request, lambda run: run.restart(graceful=request.graceful))
+        """Ask a run for another attempt, unless one has begun since this was asked first."""
+
+        def ask(run: Running) -> None:
+            if not run.has_begun_within(request.age):
+                run.restart(graceful=request.graceful)
+
+        self._ask(client, request, ask)
 
     def _ask(
         self,

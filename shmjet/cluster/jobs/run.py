@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -108,7 +109,7 @@ class JobRun:
         self._stopped_at: float | None = None
         """When it has failed, or was told to stop, for a restart that has not come to its end."""
         self._attempt: Coordinator = unbegun(id)
-        self._began_at = 0.0
+        self._began_at = -math.inf
         self._wish: Wish | None = None
         self._stopping_for_wish = False
         self._exporting = 0
@@ -210,6 +211,10 @@ class JobRun:
     def has_attempt(self) -> bool:
         """Whether something is left of its newest attempt."""
         return not self._attempt.is_over
+
+    def has_begun_within(self, seconds: float) -> bool:
+        """Say whether its newest attempt has begun less than so many seconds ago."""
+        return asyncio.get_running_loop().time() - self._began_at < seconds
 
     @property
     def is_over(self) -> bool:
