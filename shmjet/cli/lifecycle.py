@@ -6,6 +6,7 @@ They work on this user's members on this host, or with an address on a cluster.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -149,7 +150,8 @@ def save_snapshot(
     check_snapshot_name("the name of a snapshot", name)
     with seen_members(None, address, config) as found:
         member, row = running_job(found, job)
-        reply = member.ask(lambda number: ExportSnapshot(number, row.id, name, cancel), EXPORT_S)
+        token = os.urandom(8).hex()
+        reply = member.ask(lambda number: ExportSnapshot(number, row.id, name, cancel, token), EXPORT_S)
     facts = _facts(reply.snapshot)
     if as_json:
         print(json.dumps(facts))

@@ -6,7 +6,12 @@ code.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+LONGEST_TOKEN = 64
+"""Characters of the token of a request, by which it is recognised when it comes again; clients send 16."""
 
 
 class RunSettings(msgspec.Struct, frozen=True, array_like=True):
@@ -76,12 +81,18 @@ class RestartExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class ExportSnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Take a snapshot under a name; answered when it is valid. With `cancel` the execution ends with it."""
+    """Take a snapshot under a name; answered when it is valid. With `cancel` the execution ends with it.
+
+    `again`: it is sent once more because an answer was lost. Then `token`, which is the same, tells whether it is being
+    carried out, or is done already: the snapshot has it.
+    """
 
     request: int
     execution_id: int
     name: str
     cancel: bool = False
+    token: Annotated[str, msgspec.Meta(max_length=LONGEST_TOKEN)] = ""
+    again: bool = False
 
 
 class ListSnapshots(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from shmjet.cluster.lifecycle_messages import (
+    LONGEST_TOKEN,
     LastRestart,
     LastSnapshot,
     LifecycleRequest,
@@ -28,8 +29,6 @@ from shmjet.execution.metrics import Metrics, WorkerMetrics
 
 MOST_WATCHED = 256
 """Executions that one request may ask about: each has an answer of its own."""
-LONGEST_TOKEN = 64
-"""Characters; clients send 16."""
 
 
 class Submission(msgspec.Struct, frozen=True, array_like=True):

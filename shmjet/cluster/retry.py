@@ -12,6 +12,7 @@ import msgspec
 
 from shmjet.cluster.lifecycle_messages import (
     DestroySnapshot,
+    ExportSnapshot,
     ListSnapshots,
     RestartExecution,
     ResumeExecution,
@@ -59,11 +60,15 @@ def is_idempotent(request: Any) -> bool:
     """Say whether a request may be asked again.
 
     Operations on maps and lists may where the client knows the store: who coordinates now sees whether it has that one
-    still, and the store has the result of what was done (`shmjet.grid.kept_results`).
+    still, and the store has the result of what was done (`shmjet.grid.kept_results`). Exports may where they have a
+    token.
     """
-    return isinstance(request, _ALWAYS) or (
-        isinstance(request, GridCall) and (request.store != 0 or request.member != "")
-    )
+    match request:
+        case GridCall():
+            return request.store != 0 or request.member != ""
+        case ExportSnapshot():
+            return request.token != ""
+    return isinstance(request, _ALWAYS)
 
 
 def as_retry(request: Any, seconds: float) -> Any:
@@ -75,6 +80,6 @@ def as_retry(request: Any, seconds: float) -> Any:
     """
     if isinstance(request, Execute | RestartExecution):
         return msgspec.structs.replace(request, age=request.age + seconds)
-    if isinstance(request, GridCall | SuspendExecution | ResumeExecution):
+    if isinstance(request, GridCall | SuspendExecution | ResumeExecution | ExportSnapshot):
         return msgspec.structs.replace(request, again=True)
     return request

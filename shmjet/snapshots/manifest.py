@@ -97,7 +97,7 @@ class SavedVertex(msgspec.Struct, frozen=True, array_like=True):
             yield from record.pieces
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """What makes up one snapshot.
 
     Args:
@@ -107,6 +107,7 @@ class Manifest(msgspec.Struct, frozen=True):
         created: seconds since the epoch.
         terminal: whether the attempt ended with it.
         vertices: the saved state of all vertices.
+        token: of the request for which it was exported; empty for none.
     """
 
     lineage: str
@@ -116,6 +117,7 @@ class Manifest(msgspec.Struct, frozen=True):
     created: float
     terminal: bool
     vertices: list[SavedVertex]
+    token: str = ""
 
     @property
     def keys(self) -> int:

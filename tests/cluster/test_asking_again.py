@@ -15,6 +15,7 @@ import pytest
 
 from shmjet.cluster.client.connection import Connection
 from shmjet.cluster.jobs.table import JobTable
+from shmjet.cluster.lifecycle_messages import ExportSnapshot
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.membership.peer_messages import Bounced, Forward
 from shmjet.cluster.membership.views import Peer, View
@@ -275,6 +276,19 @@ def test_when_the_connection_breaks_it_waits_for_another_one() -> None:
         await until(lambda: network.sent)
         assert request_in(network.sent[0][1]) == ListJobs(1)
         assert not client.told
+
+    passing(story)
+
+
+def test_what_a_lost_coordinator_was_at_for_long_is_asked_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(network: FakeNetwork, forwarder: RequestForwarder, client: Any) -> None:
+        forwarder.take(client, ExportSnapshot(1, 7, "kept", token="token"), [])
+        monkeypatch.setattr("shmjet.cluster.requests.request_forwarder.PATIENCE_S", 0.0)
+        network.coordinated_by("new")
+        forwarder.lost("member old:1 is gone")
+        await until(lambda: client.told or len(network.sent) == 2)
+        assert not client.told
+        assert request_in(network.sent[1][1]) == ExportSnapshot(1, 7, "kept", token="token", again=True)
 
     passing(story)
 

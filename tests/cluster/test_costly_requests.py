@@ -16,8 +16,9 @@ import pytest
 
 from shmjet.cluster.client import connection
 from shmjet.cluster.client.connection import MOST_VAIN, Connection
+from shmjet.cluster.lifecycle_messages import LONGEST_TOKEN
 from shmjet.cluster.member.grid_requests import GridRequests
-from shmjet.cluster.protocol import LONGEST_TOKEN, MOST_WATCHED, Execute, GridCall, Ping, Request, watches
+from shmjet.cluster.protocol import MOST_WATCHED, Execute, GridCall, Ping, Request, watches
 from shmjet.cluster.requests.client_connections import LONGEST_PLAIN_REQUEST, Clients, LocalClient
 from shmjet.core import MemberLostError
 from shmjet.core.keys import canonical_tagged, partition_id

@@ -128,7 +128,7 @@ class WithSnapshots:
     takes_snapshots = True
     last = None
 
-    async def export(self, name: str, least_s: float) -> bool:
+    async def export(self, name: str, least_s: float, token: str = "") -> bool:
         return False
 
     def exported(self, name: str) -> None:

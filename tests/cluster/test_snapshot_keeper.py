@@ -311,6 +311,26 @@ def test_exported_snapshots_are_on_all_members_and_begin_a_job_on_any(tmp_path: 
     run(members, story())
 
 
+def test_an_exported_snapshot_is_whole_while_any_member_has_each_of_its_files_and_tells_its_request(
+    tmp_path: Path,
+) -> None:
+    members = SimulatedMembers(tmp_path, HOSTS)
+
+    async def story() -> None:
+        await members.take(1, ["a", "b", "c"])
+        assert await members.coordinator.lineage().export("x", 60.0, "token")
+        members.lose("a")
+        found = members.coordinator.store.find("x")
+        assert found is not None
+        assert found.manifest.token == "token"
+        assert await members.coordinator.keeper.is_whole(found)
+        for member in members.living[1:]:
+            member.store.destroy("x")
+        assert not await members.coordinator.keeper.is_whole(found)
+
+    run(members, story())
+
+
 def test_an_export_that_fails_leaves_the_one_before_on_all_members(tmp_path: Path) -> None:
     members = SimulatedMembers(tmp_path, HOSTS)
 

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
@@ -13,12 +14,15 @@ from shmjet.cluster.lifecycle_messages import (
     DestroySnapshot,
     ExportSnapshot,
     ListSnapshots,
+    RunSettings,
     SnapshotReply,
     SnapshotRow,
     SnapshotsReply,
 )
-from shmjet.cluster.protocol import Done
-from shmjet.core import JobStateError
+from shmjet.cluster.protocol import Done, Submission
+from shmjet.cluster.retry import as_retry, is_idempotent
+from shmjet.core import JobStateError, JobStatus
+from shmjet.execution.job_plan import JobShape
 from shmjet.snapshots.manifest import Manifest
 from shmjet.snapshots.store import SnapshotStore
 
@@ -26,15 +30,28 @@ from shmjet.snapshots.store import SnapshotStore
 class Run:
     """A run whose state is saved by the store, or is not."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(
+        self, error: Exception | None = None, *, status: JobStatus = JobStatus.RUNNING, guarantee: str = "none"
+    ) -> None:
         self.error = error
+        self.status = status
+        self.job = Submission("job", None, JobShape([], []), b"", b"", {}, [], settings=RunSettings(guarantee))
         self.exports: list[tuple[str, bool]] = []
+        self.saves = asyncio.Event()
+        self.saves.set()
 
-    async def export_snapshot(self, name: str, *, cancel: bool = False) -> SnapshotRow:
+    async def export_snapshot(self, name: str, *, cancel: bool = False, token: str = "") -> SnapshotRow:
         if self.error is not None:
             raise self.error
         self.exports.append((name, cancel))
+        await self.saves.wait()
         return row(name)
+
+    def cancel(self) -> None:
+        self.status = JobStatus.FAILED
+
+    async def until_ended(self) -> bool:
+        return self.status.is_terminal
 
 
 class Client:
@@ -49,8 +66,8 @@ def row(name: str, created: float = 5.0) -> SnapshotRow:
     return SnapshotRow(name, "clicks", created, 0, 0, {})
 
 
-def keep(store: SnapshotStore, folder: Path, name: str, created: float) -> None:
-    store.keep(Manifest("lineage", 1, "0" * 16, "clicks", created, False, []), folder, name)
+def keep(store: SnapshotStore, folder: Path, name: str, created: float, token: str = "") -> None:
+    store.keep(Manifest("lineage", 1, "0" * 16, "clicks", created, False, [], token), folder, name)
 
 
 async def asked(run: Run | None, store: SnapshotStore, *requests: Any) -> list[Any]:
@@ -90,6 +107,65 @@ def test_a_snapshot_is_exported_when_the_run_has_saved_it(tmp_path: Path) -> Non
 def test_what_cannot_be_saved_is_refused(run: Run | None, name: str, error: str, text: str, tmp_path: Path) -> None:
     (answer,) = asyncio.run(asked(run, SnapshotStore(tmp_path), ExportSnapshot(1, 7, name)))
     assert (answer.error, text in answer.text) == (error, True)
+
+
+AGAIN = as_retry(ExportSnapshot(1, 7, "before", token="token"), 1.0)
+CANCELS = as_retry(ExportSnapshot(1, 7, "before", True, "token"), 1.0)
+
+
+def test_an_export_is_asked_for_again_where_it_can_be_recognised() -> None:
+    assert not is_idempotent(ExportSnapshot(1, 7, "before"))
+    assert is_idempotent(ExportSnapshot(1, 7, "before", token="token"))
+    assert AGAIN.again
+
+
+@pytest.mark.parametrize("run", [None, Run(JobStateError("it is COMPLETED")), Run()])
+@pytest.mark.parametrize("request_sent", [AGAIN, CANCELS])
+def test_an_export_that_is_asked_for_again_is_done_if_its_snapshot_is_there(
+    run: Run | None, request_sent: ExportSnapshot, tmp_path: Path
+) -> None:
+    store = SnapshotStore(tmp_path)
+    keep(store, tmp_path, "before", 7.0, "token")
+    assert asyncio.run(asked(run, store, request_sent)) == [SnapshotReply(1, row("before", 7.0))]
+    assert run is None or run.exports == []
+    if run is not None and request_sent.cancel:
+        assert run.status is JobStatus.FAILED, "it ends, without another export"
+
+
+@pytest.mark.parametrize("token", ["", "of another request"])
+def test_an_export_that_is_asked_for_again_is_done_now_if_another_one_has_the_name(token: str, tmp_path: Path) -> None:
+    store, run = SnapshotStore(tmp_path), Run()
+    keep(store, tmp_path, "before", 7.0, token)
+    assert asyncio.run(asked(run, store, AGAIN)) == [SnapshotReply(1, row("before"))]
+    assert run.exports == [("before", False)]
+
+
+def test_a_job_with_a_guarantee_that_goes_on_after_its_last_snapshot_ends_with_another_one(tmp_path: Path) -> None:
+    store, run = SnapshotStore(tmp_path), Run(guarantee="exactly_once")
+    keep(store, tmp_path, "before", 7.0, "token")
+    assert asyncio.run(asked(run, store, CANCELS)) == [SnapshotReply(1, row("before"))]
+    assert run.exports == [("before", True)]
+
+
+def test_an_export_that_is_asked_for_again_while_it_is_carried_out_is_carried_out_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        client: Any = Client()
+        run: Any = Run()
+        run.saves.clear()
+        snapshots = SnapshotRequests(lambda _: run, SnapshotStore(tmp_path))
+        snapshots.export(client, ExportSnapshot(1, 7, "before", token="token"))
+        while not run.exports:
+            await asyncio.sleep(0)
+        snapshots.export(client, msgspec.structs.replace(AGAIN, request=2))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        run.saves.set()
+        while len(client.told) < 2:
+            await asyncio.sleep(0)
+        assert client.told == [SnapshotReply(1, row("before")), SnapshotReply(2, row("before"))]
+        assert run.exports == [("before", False)]
+
+    asyncio.run(story())
 
 
 def test_snapshots_are_listed_the_oldest_first_and_removed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -121,13 +122,24 @@ class Restorable(Shards):
         super().restore_from_snapshot(inbox)
 
 
+class Hesitant(Restorable):
+    """Saves its state when it is let."""
+
+    def save_to_snapshot(self) -> bool:
+        assert self._gate is not None
+        self._gate.with_suffix(".saving").touch()
+        return self._gate.with_suffix(".saves").exists() and super().save_to_snapshot()
+
+
 class Counting:
     """A job that counts, and ends when it is let go."""
 
-    def __init__(self, folder: Path, jet: JetInstance, name: str, config: JobConfig) -> None:
+    def __init__(
+        self, folder: Path, jet: JetInstance, name: str, config: JobConfig, source: type[Shards] = Restorable
+    ) -> None:
         self.file, self.gate = folder / f"{name}.json", folder / f"{name}.gate"
         config.name = name
-        dag = counting(self.file, COUNT, gate=self.gate, sources=1, counts=1, spreads=True, source=Restorable)
+        dag = counting(self.file, COUNT, gate=self.gate, sources=1, counts=1, spreads=True, source=source)
         self.job: Job = jet.new_job(dag, config)
         self.execution: Execution = self.job.execute()
 
@@ -293,6 +305,38 @@ def test_a_lost_coordinator_is_followed_by_another_one_that_goes_on_with_all_run
         assert [one.is_restored for one in each] == [True, True, False, False]
         assert (tmp_path / "commits").read_text() == "begun\n"
         (tmp_path / "commit").touch()
+
+
+def test_what_a_coordinator_is_asked_for_when_it_is_lost_is_asked_of_the_next_one(
+    cluster: Cluster, tmp_path: Path, eventually: Eventually
+) -> None:
+    members = cluster.fill()
+    addresses, pid = [found.address for found in members[0].cluster.members], own(members[0]).pid
+    with shmjet.new_client(addresses[1:], ClientConfig(secret=SECRET)) as jet, ThreadPoolExecutor(3) as askers:
+        seldom = partial(guaranteed, snapshot_interval=600)
+        exported, ends = [Counting(tmp_path, jet, name, seldom(), Hesitant) for name in ("exported", "ends")]
+        restarted = Counting(tmp_path, jet, "restarted", seldom())
+        each = exported, ends, restarted
+        eventually(lambda: {one.job.status for one in each} == {JobStatus.RUNNING})
+        export = askers.submit(exported.job.export_snapshot, "exported")
+        end = askers.submit(ends.job.cancel_and_export_snapshot, "ended")
+        eventually(lambda: all(one.gate.with_suffix(".saving").exists() for one in (exported, ends)))
+        os.kill(pid, signal.SIGSTOP)  # it answers no more, and is not missed yet
+        restart = askers.submit(restarted.job.restart)
+        os.kill(pid, signal.SIGKILL)
+        cluster.leaves(members[0])
+        for one in (exported, ends):
+            one.gate.with_suffix(".saves").touch()
+        restart.result(SOON_S)
+        assert (export.result(SOON_S).name, end.result(SOON_S).name) == ("exported", "ended")
+        assert {snapshot.name for snapshot in jet.snapshots()} == {"exported", "ended"}
+        assert ends.job.status is JobStatus.FAILED
+        assert ends.execution.cancelled()
+        assert restarted.job.metrics().attempts > 1
+        for one in (exported, restarted):
+            one.ends_well()
+        for snapshot in jet.snapshots():
+            snapshot.destroy()
 
 
 def test_a_member_that_leaves_is_waited_for_until_jobs_have_saved_their_state(

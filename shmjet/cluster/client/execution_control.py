@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -64,8 +65,9 @@ class ExecutionControl:
         Raises:
             TimeoutError: `timeout` is over.
         """
+        token = os.urandom(8).hex()
         try:
-            reply = self._ask(lambda number: ExportSnapshot(number, execution_id, name, cancel), timeout)
+            reply = self._ask(lambda number: ExportSnapshot(number, execution_id, name, cancel, token), timeout)
         except TimeoutError:
             text = f"snapshot {name!r} has not been saved within {timeout:g} s; the export goes on"
             raise TimeoutError(text) from None

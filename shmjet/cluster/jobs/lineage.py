@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from shmjet.cluster.jobs.copies import holders_of
 from shmjet.cluster.jobs.snapshot_keeper import Export, SnapshotKeeper
 from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings, SnapshotRow, VertexState
@@ -264,12 +266,13 @@ class Lineage:
         for number in self._store.valid()[:1]:
             self._store.distrust(number)
 
-    async def export(self, name: str, least_s: float) -> bool:
+    async def export(self, name: str, least_s: float, token: str = "") -> bool:
         """Give the last valid snapshot a name, on all members; False when there is none.
 
         Args:
             name: a checked name.
             least_s: how long this may take, if the state is small.
+            token: of the request for it.
 
         Raises:
             OSError: there is no room.
@@ -278,7 +281,8 @@ class Lineage:
         path = await asyncio.to_thread(self.restored_from)  # it may lie on a disk
         if not path:
             return False
-        manifest, version = await asyncio.to_thread(read_manifest, path), None
+        found, version = await asyncio.to_thread(read_manifest, path), None
+        manifest = msgspec.structs.replace(found, token=token)
         if self._keeper is not None and self.is_shared:
             held = await self._keeper.held(self.name)
             holders = holders_of(manifest.files(), held)

@@ -341,7 +341,7 @@ class JobRun:
         self._tell()
         self._go_on()
 
-    async def export_snapshot(self, name: str, *, cancel: bool = False) -> SnapshotRow:
+    async def export_snapshot(self, name: str, *, cancel: bool = False, token: str = "") -> SnapshotRow:
         """Give a snapshot of the state as it is now, or of a suspended job as it was, a name.
 
         It waits for a run that starts, is being restarted or suspended, or pauses between two attempts.
@@ -349,6 +349,7 @@ class JobRun:
         Args:
             name: a checked name; an older snapshot of that name is replaced.
             cancel: end the run with this snapshot, and wait for that.
+            token: of the request, by which it is recognised when it comes again.
 
         Returns:
             what the snapshot holds.
@@ -360,26 +361,31 @@ class JobRun:
         """
         if self.lineage is None and self._make_lineage is not None and not self.status.is_terminal:
             self.lineage = self._make_lineage()
+            self.on_asked()
         lineage = self.lineage
         if lineage is None:
             raise JobStateError(f"{self._name} is {self._state}; cannot export a snapshot of it")
         if self.suspension is None:
-            error = await (self._cancel_with_export(name) if cancel else self._export_running(name))
+            error = await (self._cancel_with_export(name, token) if cancel else self._export_running(name, token))
             if error is not None:
                 kind = JobStateError if error == STOPPED else ShmjetError
                 raise kind(f"no snapshot {name!r} of {self._name}: {error}")
         if self.suspension is not None:
-            await self._export_suspended(lineage, name)
+            await self._export_suspended(lineage, name, token)
             if cancel:
                 self.cancel()
         if cancel:  # the next thing is often a new version of the job, under the same name
-            await self._changes.until(lambda: self.status.is_terminal, EXPORT_WAIT_S)
+            await self.until_ended()
         exported = lineage.exported(name)
         if exported is None:
             raise ShmjetError(f"snapshot {name!r} was removed as soon as it was there")
         return snapshot_row(exported)
 
-    async def _cancel_with_export(self, name: str) -> str | None:
+    async def until_ended(self) -> bool:
+        """Wait for the end of the run, for `EXPORT_WAIT_S`; say whether it has come."""
+        return await self._changes.until(lambda: self.status.is_terminal, EXPORT_WAIT_S)
+
+    async def _cancel_with_export(self, name: str, token: str) -> str | None:
         """End the run with a snapshot, as soon as it runs; return what went wrong."""
         verb = "export a snapshot of"
         if not await self._changes.until(lambda: not self._stops_for_restart, EXPORT_WAIT_S):
@@ -388,7 +394,7 @@ class JobRun:
         if self.status not in _BEFORE_RUNNING and (self._stopping_for_wish or self._next is not Next.END):
             raise JobStateError(f"{self._name} is being stopped; cannot {verb} it")
         outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._ask_for(Wish(then=Next.END, graceful=True, name=name, exported=outcome), verb)
+        self._ask_for(Wish(then=Next.END, graceful=True, name=name, token=token, exported=outcome), verb)
         return await outcome
 
     @property
@@ -397,7 +403,7 @@ class JobRun:
         is_stopping = self._stopping_for_wish and self._next is Next.END and not self._is_ending
         return is_stopping and self._wish is not None and self._wish.then is Next.AGAIN
 
-    async def _export_running(self, name: str) -> str | None:
+    async def _export_running(self, name: str, token: str) -> str | None:
         """Save an attempt under a name, as soon as one runs; return what went wrong, None as well when it is suspended
         meanwhile."""
         while True:
@@ -412,7 +418,8 @@ class JobRun:
                 raise JobStateError(f"{self._name} is being stopped; cannot export a snapshot of it")
             outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
             assert self.lineage is not None
-            self._attempt.take_snapshot(SnapshotRequest(name=name), self.lineage, partial(_settle, outcome))
+            request = SnapshotRequest(name=name, token=token)
+            self._attempt.take_snapshot(request, self.lineage, partial(_settle, outcome))
             error = await outcome
             if error != STOPPED or not self._will_run:
                 return error
@@ -426,12 +433,12 @@ class JobRun:
         fails = self._attempt.failure is not None
         return self.status in _BEFORE_RUNNING or self._next is not Next.END or follows or fails
 
-    async def _export_suspended(self, lineage: Lineage, name: str) -> None:
+    async def _export_suspended(self, lineage: Lineage, name: str, token: str) -> None:
         """Give the last snapshot a name."""
         self._exporting += 1
         self._tell()
         try:
-            found = await lineage.export(name, EXPORT_WAIT_S)
+            found = await lineage.export(name, EXPORT_WAIT_S, token)
         except OSError as error:
             raise ShmjetError(f"no snapshot {name!r} of {self._name}: {error}") from error
         finally:
@@ -489,7 +496,7 @@ class JobRun:
             attempt.cancel()
         elif not self._stopping_for_wish:
             self._stopping_for_wish = True
-            request = SnapshotRequest(terminal=True, name=wish.name)
+            request = SnapshotRequest(terminal=True, name=wish.name, token=wish.token)
             attempt.take_snapshot(request, lineage, lambda error: self._left_off(attempt, wish, error))
 
     def _left_off(self, attempt: Coordinator, wish: Wish, error: str | None) -> None:

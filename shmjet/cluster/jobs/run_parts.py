@@ -97,6 +97,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         then: what follows.
         graceful: take a terminal snapshot first, if the job has a guarantee.
         name: under which that is exported.
+        token: of the request for that.
         exported: gets what went wrong with it.
         cause: why it is to be suspended, if no client has asked for it.
         reason: why, in a line.
@@ -105,6 +106,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     then: Next
     graceful: bool
     name: str | None = None
+    token: str = ""
     exported: asyncio.Future[str | None] | None = None
     cause: Failure | None = None
     reason: str = "a client has asked for it"

@@ -26,10 +26,12 @@ class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         terminal: every tasklet ends when it has been resolved.
         name: under which it is exported; None when it is not.
+        token: of the request for that.
     """
 
     terminal: bool = False
     name: str | None = None
+    token: str = ""
 
     @property
     def prepares(self) -> bool:

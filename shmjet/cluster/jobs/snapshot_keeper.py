@@ -32,7 +32,14 @@ from shmjet.cluster.membership.peer_messages import (
 )
 from shmjet.data.errors import ShmjetError
 from shmjet.snapshots.manifest import Manifest, Piece, manifest_bytes, parse_manifest, read_manifest, sync_folder
-from shmjet.snapshots.store import EXPORTED_MANIFEST, LineageStore, SnapshotStore, exported_folder, exported_name
+from shmjet.snapshots.store import (
+    EXPORTED_MANIFEST,
+    ExportedSnapshot,
+    LineageStore,
+    SnapshotStore,
+    exported_folder,
+    exported_name,
+)
 
 Result = TypeVar("Result")
 
@@ -191,6 +198,17 @@ class SnapshotKeeper:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return found
+
+    async def is_whole(self, snapshot: ExportedSnapshot) -> bool:
+        """Say whether the members have all chunk files of an exported snapshot.
+
+        Raises:
+            OSError: a member is lost before it has said what it has.
+        """
+        if self._network is None:
+            return True
+        held = await self.held(self._store.folder_of(snapshot.path))
+        return not snapshot.manifest.files().difference(*held.values())
 
     def forget(self, folder: str, number: int = -1, but: str = "") -> None:
         """Have all others forget a snapshot that has failed; or a lineage, if there is no number.

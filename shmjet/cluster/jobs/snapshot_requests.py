@@ -46,6 +46,8 @@ class SnapshotRequests:
         self._store = store
         self._keeper = keeper
         self._tasks = BackgroundTasks()
+        self._exporting: dict[str, asyncio.Future[SnapshotRow]] = {}
+        """What is being carried out, by the tokens of the requests."""
 
     def export(self, client: Client, request: ExportSnapshot) -> None:
         """Have the state of a run saved under a name, and answer when that is done."""
@@ -54,8 +56,7 @@ class SnapshotRequests:
     async def _export(self, client: Client, request: ExportSnapshot) -> None:
         try:
             name = check_snapshot_name("the name of a snapshot", request.name)
-            run = known(self._run, request.execution_id)
-            row = await run.export_snapshot(name, cancel=request.cancel)
+            row = await self._exported(request, name)
         except ShmjetError as error:
             client.send(Refused(request.request, type(error).__name__, str(error)))
         except Exception as error:
@@ -64,6 +65,40 @@ class SnapshotRequests:
             client.send(Refused(request.request, "ShmjetError", text))
         else:
             client.send(SnapshotReply(request.request, row))
+
+    async def _exported(self, request: ExportSnapshot, name: str) -> SnapshotRow:
+        """Have a run saved, or find what an earlier request with the same token has come to.
+
+        A run without a guarantee begins anew when its coordinator is lost. So what was saved before is not replaced.
+        """
+        if request.again and (under_way := self._exporting.get(request.token)) is not None:
+            return await asyncio.shield(under_way)
+        if request.again and (row := await self._done_before(name, request.token)) is not None:
+            run = self._run(request.execution_id)
+            if run is None or run.status.is_terminal or not request.cancel:
+                return row
+            if not run.job.settings.has_guarantee:
+                run.cancel()
+                await run.until_ended()
+                return row
+        run = known(self._run, request.execution_id)
+        export = run.export_snapshot(name, cancel=request.cancel, token=request.token)
+        exporting = asyncio.ensure_future(export)
+        if not request.token:
+            return await exporting
+        self._exporting[request.token] = exporting
+        try:
+            return await exporting
+        finally:
+            self._exporting.pop(request.token, None)
+
+    async def _done_before(self, name: str, token: str) -> SnapshotRow | None:
+        """Return what was exported for a request, if all of it is there."""
+        found = await asyncio.to_thread(self._store.find, name)
+        if found is None or found.manifest.token != token:
+            return None
+        is_whole = self._keeper is None or await self._keeper.is_whole(found)
+        return snapshot_row(found) if is_whole else None
 
     def list_snapshots(self, client: Client, request: ListSnapshots) -> None:
         """Answer with the exported snapshots, the oldest first."""

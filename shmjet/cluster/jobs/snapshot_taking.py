@@ -234,6 +234,7 @@ class SnapshotTaking:
             self._started_at,
             self.request.terminal,
             vertices,
+            self.request.token,
         )
 
     def _global_index(self, place: Place) -> int:

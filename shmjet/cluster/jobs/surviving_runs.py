@@ -177,7 +177,7 @@ class SurvivingRuns:
 
     def _state(self, kept: _Kept) -> RunState:
         run, suspension = kept.run, kept.run.suspension
-        kept.has_snapshot = kept.has_snapshot or run.last_snapshot is not None
+        kept.has_snapshot = kept.has_snapshot or (run.job.settings.has_guarantee and run.last_snapshot is not None)
         cause = None if suspension is None else suspension.failure
         return RunState(
             self._version(),

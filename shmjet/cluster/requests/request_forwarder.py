@@ -25,7 +25,7 @@ from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 BOUNCE_S = 0.1
 """When a request that has bounced is tried again: views reach members one after the other."""
 PATIENCE_S = 10.0
-"""How long a request is tried, from the first time."""
+"""How long a request is tried, from the first time, or from when a coordinator was lost that had it for longer."""
 
 MAPS_LOST = "its maps and lists may be lost with it"
 
@@ -156,6 +156,8 @@ class RequestForwarder:
         now = time.monotonic()
         for asked in lost.values():
             request = asked.request
+            if now - asked.sent > PATIENCE_S:  # it was being carried out: an export takes as long as the state is large
+                asked.first = now
             if is_idempotent(request) and not is_over and now - asked.first <= PATIENCE_S:
                 self._again(asked, as_retry(request, now - asked.sent), 0.0)
             else:
