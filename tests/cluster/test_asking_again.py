@@ -342,11 +342,13 @@ class TwoMembers:
 
     def __init__(self) -> None:
         self.members: list[Channel] = []
+        self.sockets: list[socket.socket] = []
         self.left = 2
         self.again = threading.Event()
 
     def connect(self) -> tuple[socket.socket, bytes, Callable[[], None]]:
         ours, theirs = socket.socketpair()
+        self.sockets.append(theirs)
         self.members.append(Channel(theirs, Request))
         self.left -= 1
         return ours, b"", ours.close
@@ -405,3 +407,25 @@ def test_a_client_asks_another_member_what_the_first_did_not_answer(endpoint: Tw
         connection.close()
     with pytest.raises(ChannelClosed):
         endpoint.members[0].receive()
+
+
+def test_what_could_not_be_sent_any_more_is_sent_to_the_next_member(endpoint: TwoMembers) -> None:
+    connection = Connection(endpoint, lambda news: None, lambda: None, lambda: None)
+    try:
+        endpoint.sockets[0].shutdown(socket.SHUT_RD)  # nothing can be sent, and the client has not been told
+        rows = connection.post(ListJobs)
+        with pytest.raises(MemberLostError, match="no member can be reached"):
+            connection.post(lambda number: GridCall(number, b"x"))
+        assert not rows.done()
+        endpoint.members[0].close()
+        assert endpoint.again.wait(60)
+        (request, _) = endpoint.members[1].receive()
+        endpoint.members[1].send(JobsReply(request.request, []))
+        assert rows.result(60).jobs == []
+        endpoint.sockets[1].shutdown(socket.SHUT_RD)
+        unsent = connection.post(ListJobs)
+        endpoint.members[1].close()
+        with pytest.raises(MemberLostError, match="no member can be reached"):
+            unsent.result(60)
+    finally:
+        connection.close()

@@ -97,12 +97,18 @@ class _Asked(msgspec.Struct, frozen=True):
     at: float
     vain: int = 0
     """How often it was sent over a connection that then ended without an answer to anything."""
+    was_sent: bool = True
+    """Whether a member may have got it."""
 
-    def give_up(self) -> None:
-        """Fail it."""
+    def give_up(self, gone: str) -> None:
+        """Fail it.
+
+        Args:
+            gone: what to say where no member has got it.
+        """
         what = type(self.request).__name__
         text = f"the member was lost before it answered; whether the request ({what}) was carried out is not known"
-        self.future.set_exception(MemberLostError(text))
+        self.future.set_exception(MemberLostError(text if self.was_sent else gone))
 
 
 class Connection:
@@ -228,14 +234,16 @@ class Connection:
             try:
                 self._channel.send(request, fds)
             except (ChannelClosed, OSError) as error:
-                self._waiting.pop(number, None)
+                asked = self._waiting.pop(number)
                 if isinstance(error, BlockingIOError):  # part of it may have left, so nothing can follow
                     with contextlib.suppress(OSError):
                         self._sock.shutdown(socket.SHUT_RDWR)
                     raise MemberLostError(
                         f"the member has not read for {MOST_SILENCE_S:g} s{self._endpoint.trouble}"
                     ) from None
-                raise MemberLostError(self._endpoint.gone) from error
+                if not is_idempotent(request) or threading.current_thread() is self._reader:
+                    raise MemberLostError(self._endpoint.gone) from error
+                self._waiting[number] = replace(asked, was_sent=False)  # the reader is about to notice, and repeats it
         return future
 
     def _read(self) -> None:
@@ -251,7 +259,7 @@ class Connection:
                 waiting, self._waiting = self._waiting, {}
                 self._changed.notify_all()
             for asked in waiting.values():
-                asked.give_up()
+                asked.give_up(self._endpoint.gone)
             self._on_lost()
 
     def _read_until_lost(self) -> None:
@@ -286,11 +294,11 @@ class Connection:
                 if is_idempotent(asked.request) and asked.vain < MOST_VAIN
             }
             for number in waiting.keys() - repeatable.keys():
-                waiting[number].give_up()
+                waiting[number].give_up(self._endpoint.gone)
             again = None if self._closing else self._endpoint.connect_again(lambda: self._closing)
             if again is None:
                 for asked in repeatable.values():
-                    asked.give_up()
+                    asked.give_up(self._endpoint.gone)
                 return
             self._channel.close()
             self._close_endpoint()
@@ -313,7 +321,7 @@ class Connection:
         """Ask once more, over another connection, under the same number."""
         request = as_retry(asked.request, time.monotonic() - asked.at)
         with self._lock:
-            self._waiting[number] = asked
+            self._waiting[number] = replace(asked, was_sent=True)
             with contextlib.suppress(ChannelClosed, OSError):  # the reader will notice, and come here again
                 self._channel.send(request)
 
