@@ -168,6 +168,24 @@ def test_an_export_that_is_asked_for_again_while_it_is_carried_out_is_carried_ou
     asyncio.run(story())
 
 
+def test_a_member_that_has_left_refuses_no_export_for_the_end_that_a_run_has_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        client: Any = Client()
+        run: Any = Run(JobStateError("it is FAILED"))
+        has_left = False
+        snapshots = SnapshotRequests(lambda _: run, SnapshotStore(tmp_path), is_left=lambda: has_left)
+        snapshots.export(client, ExportSnapshot(1, 7, "before"))
+        while not client.told:
+            await asyncio.sleep(0)
+        has_left = True
+        snapshots.export(client, ExportSnapshot(2, 7, "before"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert [refused.request for refused in client.told] == [1]
+
+    asyncio.run(story())
+
+
 def test_snapshots_are_listed_the_oldest_first_and_removed(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     keep(store, tmp_path, "newer", 6.0)

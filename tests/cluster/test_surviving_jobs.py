@@ -339,6 +339,31 @@ def test_what_a_coordinator_is_asked_for_when_it_is_lost_is_asked_of_the_next_on
             snapshot.destroy()
 
 
+def test_what_a_coordinator_that_leaves_has_not_done_yet_is_asked_of_the_next_one(
+    cluster: Cluster, tmp_path: Path, eventually: Eventually
+) -> None:
+    members = cluster.fill()
+    leaver, addresses = members[0], [found.address for found in members[0].cluster.members]
+    cluster.leaves(leaver)
+    seldom = partial(guaranteed, snapshot_interval=600)
+    with shmjet.new_client(addresses, ClientConfig(secret=SECRET)) as jet, ThreadPoolExecutor(3) as askers:
+        held = Counting(tmp_path, jet, "held", seldom(), Hesitant)
+        exported, ends = [Counting(tmp_path, jet, name, seldom()) for name in ("exported", "ends")]
+        eventually(lambda: {one.job.status for one in (held, exported, ends)} == {JobStatus.RUNNING})
+        left = askers.submit(leaver.shutdown)  # it waits for the state of one job, while the others wait for it
+        eventually(lambda: exported.job.status is not JobStatus.RUNNING is not ends.job.status)
+        export = askers.submit(exported.job.export_snapshot, "exported")
+        end = askers.submit(ends.job.cancel_and_export_snapshot, "ended")
+        held.gate.with_suffix(".saves").touch()
+        assert (export.result(SOON_S).name, end.result(SOON_S).name) == ("exported", "ended")
+        left.result(SOON_S)
+        assert ends.execution.cancelled()
+        for one in (held, exported):
+            one.ends_well()
+        for snapshot in jet.snapshots():
+            snapshot.destroy()
+
+
 def test_a_member_that_leaves_is_waited_for_until_jobs_have_saved_their_state(
     cluster: Cluster, tmp_path: Path, eventually: Eventually
 ) -> None:

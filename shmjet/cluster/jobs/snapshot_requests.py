@@ -37,14 +37,22 @@ class SnapshotRequests:
         run: gives the run of a number, None if there is none.
         store: of snapshots.
         keeper: has copies of them on other members.
+        is_left: says whether this member has left its cluster, where another one goes on with its runs. Then it
+            does not answer: the end of a run here says nothing, and clients ask again.
     """
 
     def __init__(
-        self, run: Callable[[int], Running | None], store: SnapshotStore, keeper: SnapshotKeeper | None = None
+        self,
+        run: Callable[[int], Running | None],
+        store: SnapshotStore,
+        keeper: SnapshotKeeper | None = None,
+        *,
+        is_left: Callable[[], bool] = lambda: False,
     ) -> None:
         self._run = run
         self._store = store
         self._keeper = keeper
+        self._is_left = is_left
         self._tasks = BackgroundTasks()
         self._exporting: dict[str, asyncio.Future[SnapshotRow]] = {}
         """What is being carried out, by the tokens of the requests."""
@@ -58,7 +66,8 @@ class SnapshotRequests:
             name = check_snapshot_name("the name of a snapshot", request.name)
             row = await self._exported(request, name)
         except ShmjetError as error:
-            client.send(Refused(request.request, type(error).__name__, str(error)))
+            if not self._is_left():
+                client.send(Refused(request.request, type(error).__name__, str(error)))
         except Exception as error:
             logger.exception("snapshot %r cannot be exported", request.name)
             text = f"snapshot {request.name!r} cannot be exported: {type(error).__name__}: {error}"

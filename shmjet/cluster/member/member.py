@@ -134,6 +134,8 @@ class Member:
         self._stop = asyncio.Event()
         self._closing = contextlib.ExitStack()
         self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
+        self._has_left = False
+        """Whether it has left its cluster, which goes on with its runs."""
         self._held: list[tuple[LocalClient | ForwardedClient, Any, list[int]]] = []
         """Requests for the coordinator that this member is, but does not know yet what runs there are."""
         self._has_restored = self._storage is None
@@ -293,7 +295,12 @@ class Member:
         self._handlers = request_handlers(
             self._jobs.table,
             LifecycleRequests(self._jobs.table.run),
-            SnapshotRequests(self._jobs.table.run, self._services.snapshots, self._services.snapshot_keeper),
+            SnapshotRequests(
+                self._jobs.table.run,
+                self._services.snapshots,
+                self._services.snapshot_keeper,
+                is_left=lambda: self._has_left,
+            ),
             self._participants,
             self._attachments,
             self._grid,
@@ -398,6 +405,7 @@ class Member:
         goes_on = len(self._members()) > 1
         if self._network is not None:
             await self._network.leave()
+        self._has_left = goes_on
         self._jobs.end_all(goes_on=goes_on)
         self._silence.end()
         await self.workers.close(_STOP_S)
@@ -436,6 +444,8 @@ class Member:
                 client.send(Refused(request.request, "AuthenticationError", NO_CODE))
                 return
             handler = self._handlers[type(request)]
+            if self._has_left and handler.scope is Scope.COORDINATOR:
+                return  # the client asks another member when this one closes the connection
             if handler.scope is Scope.COORDINATOR and self._network is not None and not self._network.is_coordinator:
                 self._forward(client, request, fds)
             elif handler.scope is Scope.COORDINATOR and (self._jobs.is_taking_over or not self._has_restored):
