@@ -49,7 +49,10 @@ def guaranteed(**settings: object) -> JobConfig:
 
 
 def manifests(storage: Path) -> list[Path]:
-    return sorted(storage.glob("snapshots/*/*.manifest"), key=lambda path: int(path.stem))
+    """Return those of lineages, the oldest first; a lineage may be removed meanwhile."""
+    found = [Path(folder, name) for folder, _, names in os.walk(storage / "snapshots") for name in names]
+    numbered = [path for path in found if path.suffix == ".manifest" and path.stem.isdigit()]
+    return sorted(numbered, key=lambda path: int(path.stem))
 
 
 def kill_member(jet: JetInstance) -> None:
