@@ -90,9 +90,10 @@ class BlobStore:
         except BaseException as error:
             path.unlink(missing_ok=True)
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                more = "/dev/shm more (`mount -o remount,size=...`, docker's --shm-size)"
                 raise GridFullError(
                     f"no room for a value of {sum(map(len, views))} bytes in {self.folder}: {error}; clear or destroy "
-                    "what is not needed, or give /dev/shm more (`mount -o remount,size=...`, docker's --shm-size)"
+                    f"what is not needed, or give {more if self.gone is None else 'the disk more room'}"
                 ) from error
             raise
         return name.encode()

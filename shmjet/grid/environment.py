@@ -60,7 +60,7 @@ class Environment:
         self.folder = folder
         self.map_size = map_size
         self.follower: Follower | None = None
-        """Told of each transaction, when it holds no lock any more."""
+        """Told of each transaction that has noted something, when it holds no lock any more."""
         self._writing = threading.Lock()
         self._env: lmdb.Environment | None = None
         self._unusable: str | None = None
@@ -87,7 +87,7 @@ class Environment:
             GridFullError: there is no room.
         """
         result, number = self._write(work, what)
-        if self.follower is not None:
+        if number and self.follower is not None:
             self.follower.committed(self.announced, number)
         return result
 
@@ -195,16 +195,17 @@ class Environment:
             return self._env
 
     def _attempt(self, env: lmdb.Environment, work: Callable[[Transaction], Result]) -> tuple[Result, int]:
-        words = self.announced
+        words, follower = self.announced, self.follower
         with env.begin(write=True) as txn:
             words[WRITING] = 1
             try:
+                before = 0 if follower is None else follower.noted(txn)
                 result = work(txn)
-                number = 0 if self.follower is None else self.follower.noted(txn)
+                number = 0 if follower is None else follower.noted(txn)
                 words[COMMITTED] = txn.id()
             finally:
                 words[WRITING] = 0
-        return result, number
+        return result, number if number > before else 0
 
     def _explained(self, error: lmdb.Error, what: str) -> GridError:
         longest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]

@@ -24,7 +24,7 @@ from tests.waiting import until
 
 MAPS = {
     "journal": MapConfig(journal_capacity=100),
-    "limited": MapConfig(max_bytes=1 << 20, eviction="lru"),
+    "limited": MapConfig(max_bytes=1 << 24, eviction="lru"),
 }
 
 
@@ -325,3 +325,52 @@ def test_other_settings_are_refused(disk: Disk, tmp_path: Path) -> None:
     store.write_text(before)
     with disk.store() as again:
         assert again.all() == {"plain": {"a": 1}}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_operations_over_restarts_are_those_on_dicts_and_lists(disk: Disk, seed: int) -> None:
+    rng = random.Random(seed)
+    model: dict[str, Any] = {}
+
+    def value() -> Any:
+        size = rng.choice([0, 3, 3, 3, 70_000])
+        return rng.choice([rng.randrange(100), "text", 2.5, (1, "a")]) if not size else rng.randbytes(size)
+
+    def change(grid: Grid) -> None:
+        name, key = rng.choice(["plain", "journal", "limited", "other"]), rng.randrange(30)
+        entries = grid.get_map(name)
+        match rng.randrange(9):
+            case 0 | 1 | 2:
+                entries[key] = found = value()
+                model.setdefault(name, {})[key] = found
+            case 3:
+                many = {rng.randrange(30): value() for _ in range(rng.randrange(40))}
+                entries.update(many)
+                if many:
+                    model.setdefault(name, {}).update(many)
+            case 4:
+                assert entries.pop(key, "nothing") == model.get(name, {}).pop(key, "nothing")
+            case 5:
+                entries.put(key, 1, ttl=10_000)
+                model.setdefault(name, {})[key] = 1
+            case 6 if rng.random() < 0.3:
+                entries.clear()
+                model[name] = {}
+            case 7 if rng.random() < 0.3:
+                entries.destroy()
+                model.pop(name, None)
+            case _:
+                items = [value() for _ in range(rng.randrange(5))]
+                grid.get_list("l").extend(items)
+                if items:
+                    model.setdefault("list l", []).extend(items)
+
+    for _ in range(6):
+        with disk.store(log_bytes=rng.choice([1 << 16, 1 << 20, 1 << 26])) as opened:
+            assert {name: found for name, found in opened.all().items() if found} == {
+                name: found for name, found in model.items() if found
+            }
+            for _ in range(rng.randrange(60)):
+                change(opened.grid)
+                if rng.random() < 0.1:
+                    opened.writer.sync()

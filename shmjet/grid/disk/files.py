@@ -111,11 +111,11 @@ class StoreFile(msgspec.Struct, frozen=True):
 
 
 class Frame(NamedTuple):
-    """A record in a log. `end`: offset of the byte after it."""
+    """A record in a log, as a view of what was read. `end`: offset of the byte after it."""
 
     environment: int
     number: int
-    record: bytes
+    record: memoryview
     end: int
 
 
@@ -159,7 +159,7 @@ def _frame_at(view: memoryview, at: int) -> Frame | None:
     end = at + FRAME.size + length
     if magic != MAGIC or end > len(view):
         return None
-    record = bytes(view[at + FRAME.size : end])
+    record = view[at + FRAME.size : end]
     if zlib.crc32(record, zlib.crc32(view[at + _CHECKED_FROM : at + FRAME.size], length)) != checksum:
         return None
     return Frame(environment, number, record, end)

@@ -158,7 +158,8 @@ def _apply(opened: Opened, path: Path) -> None:
     if not size:
         return
     with path.open("r+b") as file:
-        end = _apply_frames(opened, memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)), path)
+        data = mmap.mmap(file.fileno(), size, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
+        end = _apply_frames(opened, memoryview(data), path)
         if end < size:
             logger.warning(
                 "%s ends in the middle of a change, at offset %d of %d: the rest is cut off", path, end, size
@@ -169,7 +170,7 @@ def _apply(opened: Opened, path: Path) -> None:
 
 def _apply_frames(opened: Opened, view: memoryview, path: Path) -> int:
     later, end = 0, 0
-    waiting: dict[int, list[tuple[int, bytes]]] = {}
+    waiting: dict[int, list[tuple[int, memoryview]]] = {}
     reached = []
     for env in opened.environments:
         with env.begin() as txn:
@@ -198,7 +199,7 @@ def _apply_frames(opened: Opened, view: memoryview, path: Path) -> int:
     return end
 
 
-def _apply_records(opened: Opened, environment: int, records: list[tuple[int, bytes]], later: int) -> None:
+def _apply_records(opened: Opened, environment: int, records: list[tuple[int, memoryview]], later: int) -> None:
     todo = [decode_changes(changes) for _, record in records for _, changes in _decode_record(record)]
     number = records[-1][0]
 

@@ -290,7 +290,7 @@ class DiskWriter:
             sync_folder(making)
             os.rename(making, self._folder / f"{CHECKPOINT}{generation}")
             sync_folder(self._folder)
-            self._limit = max(self._least, size // 2)
+            self._limit = max(self._least, size // 4)
             self._remove_before(generation)
         except (OSError, GridError) as error:  # all logs stay, so nothing is lost
             if not self._stopping.is_set():
