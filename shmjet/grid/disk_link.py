@@ -17,7 +17,7 @@ from pathlib import Path
 from shmjet._native import DOORBELL_SIZE, Doorbell
 from shmjet.grid.commit_counters import BACKED_UP, DISK_ERROR
 from shmjet.grid.environment import Transaction
-from shmjet.grid.errors import GridError, GridFullError
+from shmjet.grid.errors import GridError, NotOnDiskError
 from shmjet.grid.layout import INDEX, LAST_CHANGE
 
 BELL_FILE = "disk"
@@ -65,8 +65,8 @@ class DiskLink:
         """Take that an environment has records up to a number.
 
         Raises:
-            GridFullError, GridError: the disk has no room or does not work, and the change should be on it: it is in
-                memory, and will be on disk as soon as that is possible.
+            NotOnDiskError: the disk has no room or does not work, and the change should be on it: it is in memory, and
+                will be on disk as soon as that is possible. So it must not be tried again.
         """
         if words[BACKED_UP] >= number:
             return
@@ -104,11 +104,10 @@ class DiskLink:
         self.bell.close()
 
 
-def disk_error(number: int, target: str) -> GridError:
+def disk_error(number: int, target: str) -> NotOnDiskError:
     """Return the error for a disk that takes nothing."""
     full = number in (errno.ENOSPC, errno.EDQUOT)
-    kind = GridFullError if full else GridError
-    return kind(
+    return NotOnDiskError(
         f"{target}: maps and lists cannot be written to disk ({os.strerror(number)}); the change is in memory, and "
         f"reaches the disk as soon as it {'has room' if full else 'works'} again"
     )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 import lmdb
 
 from shmjet.grid.commit_counters import COMMITTED, NUMBERS, WRITING
-from shmjet.grid.errors import GridError, GridFullError
+from shmjet.grid.errors import GridError, GridFullError, NotOnDiskError
 from shmjet.host.process_limits import lack_text
 
 Result = TypeVar("Result")
@@ -88,7 +88,11 @@ class Environment:
         """
         result, number = self._write(work, what)
         if number and self.follower is not None:
-            self.follower.committed(self.announced, number)
+            try:
+                self.follower.committed(self.announced, number)
+            except NotOnDiskError as error:
+                error.result = result
+                raise
         return result
 
     def _write(self, work: Callable[[Transaction], Result], what: str) -> tuple[Result, int]:

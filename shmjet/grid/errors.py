@@ -6,6 +6,8 @@ source. This module knows nothing of the store.
 
 from __future__ import annotations
 
+from typing import Any
+
 from shmjet.data.errors import ShmjetError
 
 
@@ -26,3 +28,12 @@ class GridFullError(GridError):
     The text names the limit, what was being written and the remedy. What had been committed before stays readable,
     and `clear()`, `destroy()` and `remove()` make room.
     """
+
+
+class NotOnDiskError(GridError):
+    """A change is in memory, but not on disk, where it should be; it gets there when the disk takes it again.
+
+    `result` is what the change would have returned.
+    """
+
+    result: Any = None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.map_config import PLAIN, MapConfig
 from shmjet.grid.entries import EntryCodec
+from shmjet.grid.errors import NotOnDiskError
 from shmjet.grid.journal import Journal, Listeners
 from shmjet.grid.map_entries import MapEntries
 from shmjet.grid.map_event import MapEvent, Position
@@ -263,13 +264,21 @@ class IMap(MutableMapping[K, V]):
 
     def clear(self) -> None:
         """Remove all entries. Atomic for each environment; entries that others put meanwhile may stay."""
-        for table in self._tables:
-            table.drop(keep_name=True)
+        self._drop(keep_name=True)
 
     def destroy(self) -> None:
         """Remove the map; its name may be used again at once, also through this object."""
+        self._drop(keep_name=False)
+
+    def _drop(self, *, keep_name: bool) -> None:
+        not_on_disk = None
         for table in self._tables:
-            table.drop(keep_name=False)
+            try:
+                table.drop(keep_name=keep_name)
+            except NotOnDiskError as error:
+                not_on_disk = error
+        if not_on_disk is not None:
+            raise not_on_disk
 
     # All keys
 

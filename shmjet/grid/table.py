@@ -18,7 +18,7 @@ from shmjet.grid.bounded_table import TRANSACTION_ENTRIES, BoundedTable
 from shmjet.grid.change_log import Dropped, NewBlocks, Recorder
 from shmjet.grid.changes import Changes, Entry, next_incarnation
 from shmjet.grid.environment import Transaction
-from shmjet.grid.errors import GridFullError
+from shmjet.grid.errors import GridFullError, NotOnDiskError
 from shmjet.grid.kept_results import keep, kept
 from shmjet.grid.layout import (
     GARBAGE_RECORD,
@@ -275,12 +275,16 @@ class Table(BoundedTable):
         if keep_name and self.rules.config.journal_capacity:
             self._remove_all()
             return
-        dropped = self.env.write(
-            lambda txn: self._once(
-                txn, self.home, lambda recorder: self.drop_in(txn, keep_name=keep_name, recorder=recorder)
-            ),
-            self.label,
-        )
+        try:
+            dropped = self.env.write(
+                lambda txn: self._once(
+                    txn, self.home, lambda recorder: self.drop_in(txn, keep_name=keep_name, recorder=recorder)
+                ),
+                self.label,
+            )
+        except NotOnDiskError as error:  # it is done, and may be what makes room there
+            self.sweep(error.result)
+            raise
         self.sweep(dropped)
 
     def drop_in(self, txn: Transaction, *, keep_name: bool, recorder: Recorder | None = None) -> list[Entry]:

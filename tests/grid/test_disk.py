@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +283,35 @@ def test_a_waiting_writer_is_told_of_a_full_disk(disk: Disk, monkeypatch: pytest
         opened.grid.get_map("m")["after"] = 3
     with disk.store() as again:
         assert again.all() == {"m": {"before": 1, "meanwhile": 2, "after": 3}}
+
+
+def test_to_clear_a_map_makes_room_on_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, is_full = os.write, [False]
+
+    def failing(fd: int, data: bytes) -> int:
+        if is_full[0] and len(data) > 500 and str(disk.folder) in os.readlink(f"/proc/self/fd/{fd}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", failing)
+    with disk.store(waits=True) as opened:
+        opened.grid.get_map("kept")["a"] = 1
+        for number in range(300):
+            opened.grid.get_map("large")[number] = os.urandom(30_000)
+        is_full[0] = True
+        with pytest.raises(GridError, match="cannot be written to disk"):
+            opened.grid.get_map("large")["more"] = os.urandom(30_000)
+        with suppress(GridError):  # it is not on disk yet
+            opened.grid.get_map("large").clear()
+        until(lambda: bool(files.generations(disk.folder, files.CHECKPOINT)))
+        until(lambda: files.generations(disk.folder, files.LOG)[0] > 1)
+        is_full[0] = False  # as the log before the checkpoint has gone
+        opened.writer.sync()
+        opened.grid.get_map("kept")["b"] = 2
+        wanted = opened.all()
+        assert wanted == {"kept": {"a": 1, "b": 2}, "large": {}}
+    with disk.store() as again:
+        assert again.all() == wanted
 
 
 @pytest.mark.parametrize("log_bytes", [1 << 26, 1])

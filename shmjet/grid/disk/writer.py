@@ -36,7 +36,7 @@ from shmjet.grid.disk.files import (
     sync_folder,
 )
 from shmjet.grid.errors import GridError
-from shmjet.grid.layout import HAS_BLOBS
+from shmjet.grid.layout import HAS_BLOBS, RESERVE_FILE
 from shmjet.grid.store import Opened
 
 CLOCK_FILE: Final = "clock.json"
@@ -46,6 +46,11 @@ _LOOK_NS: Final = 500_000_000
 """When it is looked whether a process has died between a change and telling of it."""
 _RETRY_S: Final = 0.5
 _LEAST_LOG: Final = 64 << 20
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_RESERVE: Final = 2 << 20
+"""Room on disk that is kept for a checkpoint that makes more of it."""
+_EMPTY: Final = 64 << 10
+"""What a copy of an environment takes at most for itself."""
 
 _decode_record = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
 
@@ -68,6 +73,7 @@ class DiskWriter:
         self._folder = folder
         self._pause = sync_s / 2
         self._least = log_bytes
+        self._reserve = folder / RESERVE_FILE
         self._bell = opened.disk.bell
         self._at = [env.announced[BACKED_UP] for env in opened.environments]
         self._generation = max([*generations(folder, LOG), *generations(folder, CHECKPOINT)], default=0)
@@ -90,6 +96,7 @@ class DiskWriter:
             OSError: nothing can be written there.
         """
         self._begin_log()
+        self._keep_reserve()
         self._thread.start()
 
     def sync(self) -> None:
@@ -128,6 +135,7 @@ class DiskWriter:
                     self._write()
                     self._rotate_if_long()
                 if failed:
+                    self._keep_reserve()
                     logger.warning("maps and lists are written to %s again", self._folder)
                 failed = False
             except (OSError, GridError) as error:
@@ -139,7 +147,8 @@ class DiskWriter:
                         str(error),  # the error itself would keep the store from being let go of
                     )
                 failed = True
-                self._stopping.wait(_RETRY_S)
+                if not self._make_room(error):
+                    self._stopping.wait(_RETRY_S)
                 continue
             self._bell.wait([], seen, 0, _LOOK_NS)
             if self._pause:
@@ -271,8 +280,40 @@ class DiskWriter:
         self._copying = threading.Thread(target=self._copy, args=(self._generation,), name="shmjet-checkpoint")
         self._copying.start()
 
-    def _copy(self, generation: int) -> None:
-        """Copy all environments: they have what all logs before a generation have."""
+    def _make_room(self, error: Exception) -> bool:
+        """Have a checkpoint take the place of the logs of a full disk, where that makes much room; say whether it did.
+
+        All that was to be appended to a log is in the checkpoint, too.
+        """
+        is_copying = self._copying is not None and self._copying.is_alive()
+        if not isinstance(error, OSError) or error.errno not in _FULL or is_copying:
+            return False
+        size = sum(env.size() for env in self._opened.environments)
+        found = os.statvfs(self._folder)
+        free = found.f_bavail * found.f_frsize + (_RESERVE if self._reserve.exists() else 0)
+        if size > self._since // 2 or size + _EMPTY * len(self._opened.environments) > free:
+            return False
+        self._reserve.unlink(missing_ok=True)
+        with self._turn:
+            before = self._fd
+            try:
+                self._begin_log()
+            except OSError:
+                return False
+            if before >= 0:
+                os.close(before)
+            self._since = 0
+        return self._copy(self._generation)
+
+    def _keep_reserve(self) -> None:
+        try:
+            with self._reserve.open("ab") as file:
+                os.posix_fallocate(file.fileno(), 0, _RESERVE)
+        except OSError:  # as much as there is
+            return
+
+    def _copy(self, generation: int) -> bool:
+        """Copy all environments: they have what all logs before a generation have. Says whether that is on disk."""
         making = self._folder / f"{UNFINISHED}{generation}"
         try:
             shutil.rmtree(making, ignore_errors=True)
@@ -292,10 +333,12 @@ class DiskWriter:
             sync_folder(self._folder)
             self._limit = max(self._least, size // 4)
             self._remove_before(generation)
+            return True
         except (OSError, GridError) as error:  # all logs stay, so nothing is lost
             if not self._stopping.is_set():
                 logger.warning("no checkpoint of maps and lists could be made in %s: %s", self._folder, str(error))
             shutil.rmtree(making, ignore_errors=True)
+            return False
 
     def _remove_before(self, generation: int) -> None:
         for number in generations(self._folder, LOG):
