@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shmjet.data.errors import ConfigError
+from shmjet.host.folders import remove_folder
 
 _LOCK = "lock"
 _SETTLING_S = 60.0
@@ -110,26 +111,20 @@ def sweep(base: Path) -> list[Path]:
             fd = _open_lock(folder)
         except FileNotFoundError:
             if time.time() - status.st_mtime > _SETTLING_S:
-                _remove_tree(folder)
+                remove_folder(folder)
                 swept.append(folder)
             continue
         except OSError:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove_tree(folder)  # with the lock held, so that no member that is starting takes it meanwhile
+            remove_folder(folder)  # with the lock held, so that no member that is starting takes it meanwhile
             swept.append(folder)
         except OSError:  # locked, or being removed by another
             continue
         finally:
             os.close(fd)
     return swept
-
-
-def _remove_tree(folder: Path) -> None:
-    import shutil  # with its archive formats it takes longer to import than the rest of this module: not at the start
-
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def lock_storage(folder: Path) -> int:
@@ -178,9 +173,9 @@ class InstanceFolder:
                     self._begin_janitor()
                     return
             except BaseException:
-                _remove_tree(self.path)
+                remove_folder(self.path)
                 raise
-            _remove_tree(self.path)
+            remove_folder(self.path)
 
     def _begin_janitor(self) -> None:
         reader, self._lifeline = os.pipe()
@@ -218,7 +213,7 @@ class InstanceFolder:
 
     def remove(self) -> None:
         """Remove the folder and let the janitor go."""
-        _remove_tree(self.path)
+        remove_folder(self.path)
         os.close(self._lifeline)
         try:
             self._janitor.wait(2)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from shmjet.host.folders import remove_folder
 from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, read_manifest, sync_folder, write_manifest
 
 KEPT: Final = 2
@@ -186,7 +186,7 @@ class LineageStore:
 
     def remove(self) -> None:
         """Remove all snapshots of this lineage."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
 
     def _names(self) -> list[str]:
         try:
@@ -321,7 +321,7 @@ class SnapshotStore:
             write_manifest(making / EXPORTED_MANIFEST, manifest, sync=self.sync)
             os.rename(making, home / version)
         except OSError:
-            shutil.rmtree(making, ignore_errors=True)
+            remove_folder(making)
             with contextlib.suppress(OSError):
                 home.rmdir()  # unless there is an older one
             raise
@@ -342,7 +342,7 @@ class SnapshotStore:
         home = self._home(name)
         for other in _listed(home):
             if other != version:
-                shutil.rmtree(home / other, ignore_errors=True)
+                remove_folder(home / other)
 
     def find(self, name: str) -> ExportedSnapshot | None:
         """Return the exported snapshot of a name; None when there is none.
@@ -370,7 +370,7 @@ class SnapshotStore:
         """Remove an exported snapshot; says whether there was one."""
         home = self._home(name)
         existed = home.exists()
-        shutil.rmtree(home, ignore_errors=True)
+        remove_folder(home)
         return existed
 
     def _home(self, name: str) -> Path:
@@ -418,6 +418,8 @@ def _link(source: Path, target: Path) -> None:
         os.unlink(target)
         os.link(source, target)
     except PermissionError:  # a file system without hard links
+        import shutil  # as of `remove_folder`
+
         shutil.copyfile(source, target)
 
 

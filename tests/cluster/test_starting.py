@@ -41,6 +41,19 @@ def test_a_pause_that_is_no_number_of_seconds_is_refused(monkeypatch: pytest.Mon
         launch.member_settings(JetConfig())
 
 
+def test_a_member_without_a_network_loads_nothing_that_is_only_for_one() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['ssl'] = None\n"  # as members do
+        "import asyncio\n"
+        "del sys.modules['ssl']\n"
+        "import shmjet.cluster.member.program\n"
+        "needless = {'ssl', 'shutil', 'shmjet.cluster.membership.network', 'shmjet.net.dial'}\n"
+        "print(sorted(needless & set(sys.modules)))\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "[]\n"
+
+
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """`site(program, module)` has each new interpreter run a program first; returns a path that it may use."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import shutil
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Final, TypeVar
 
 from shmjet.cluster.jobs.questions import Questions, SnapshotNetwork
 from shmjet.cluster.membership.peer_messages import AskFile, FilePiece
+from shmjet.host.folders import remove_folder
 from shmjet.net.addresses import split_address
 from shmjet.snapshots.chunk import check_pieces
 from shmjet.snapshots.manifest import DamagedSnapshotError, Piece
@@ -132,7 +132,7 @@ class FileExchange:
                 await self._do(lambda: check_pieces(place, pieces))
             await self._do(lambda: _move(path, target, sync=self._store.sync))
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            remove_folder(place)
 
     async def _copy(self, holder: str, folder: str, file: str, path: Path) -> None:
         """Copy a file piece by piece; the next one is on its way while one is written."""

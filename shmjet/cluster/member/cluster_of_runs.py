@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from shmjet.cluster.membership.network import Network
 from shmjet.cluster.membership.views import View
+
+if TYPE_CHECKING:
+    from shmjet.cluster.membership.network import Network
 
 
 class ClusterOfRuns:

@@ -40,7 +40,6 @@ from shmjet.cluster.member.partition_keeper import PartitionKeeper
 from shmjet.cluster.member.partitions import Partitions
 from shmjet.cluster.member.request_handlers import Scope, request_handlers
 from shmjet.cluster.membership.events import ViewInstalled
-from shmjet.cluster.membership.network import Network
 from shmjet.cluster.membership.peer_messages import (
     AskFile,
     AskReport,
@@ -81,6 +80,7 @@ from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.snapshots.store import SnapshotStore
 
 if TYPE_CHECKING:
+    from shmjet.cluster.membership.network import Network
     from shmjet.grid.disk.store_on_disk import StoreOnDisk
 
 _STOP_S = 0.5

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -29,7 +28,6 @@ from shmjet.data.errors import ShmjetError
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.ipc.loop_channel import LoopChannel
-from shmjet.net.dial import dial
 
 _DIAL_S = 2.0
 _AGAIN_S = 5.0
@@ -145,7 +143,7 @@ class MemberLines:
             peer = None if view is None else view.find(identity)
             if peer is None:
                 return
-            token = secrets.token_bytes(_TOKEN_BYTES)
+            token = os.urandom(_TOKEN_BYTES)
             self._network.send(identity, OfferLine(token))
             await asyncio.to_thread(self._dial, identity, peer.address, token)
             sock = self._made.pop(identity)
@@ -159,6 +157,8 @@ class MemberLines:
 
     def _dial(self, identity: str, address: str, token: bytes) -> None:
         """Make a connection that another member takes for a line. Blocks."""
+        from shmjet.net.dial import dial  # which only members with a network need
+
         assert self._secret is not None
         connection = dial(address, cluster=self._cluster, secret=self._secret, timeout=_DIAL_S)
         sock = connection.socket

@@ -7,16 +7,13 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from shmjet.cluster.member.banner import banner
 from shmjet.cluster.member.member import Member
 from shmjet.cluster.member.start_report import StartReport
-from shmjet.cluster.membership.discovery import make_discovery
-from shmjet.cluster.membership.network import Network
-from shmjet.cluster.membership.network_user import NetworkSettings
 from shmjet.cluster.processes.workers import ForkServerProcess
 from shmjet.cluster.settings import MemberSettings
 from shmjet.core.secret import receive_secrets
@@ -26,7 +23,9 @@ from shmjet.host.child_process import name_process
 from shmjet.host.memory_policy import prefer_nodes
 from shmjet.host.stacks import offer_stacks
 from shmjet.host.terminal_text import clean
-from shmjet.net.messages import TlsFiles
+
+if TYPE_CHECKING:
+    from shmjet.cluster.membership.network import Network
 
 _WRONG_USAGE = 2
 """Exit status, as that of `shmjet` for a wrong setting."""
@@ -92,6 +91,12 @@ async def _serve(
 def _network_of(settings: MemberSettings, secret: bytes, member_secret: bytes) -> Callable[[Member], Network] | None:
     if settings.bind is None:
         return None
+    # Some 20 modules that a member without a network need not load.
+    from shmjet.cluster.membership.discovery import make_discovery
+    from shmjet.cluster.membership.network import Network
+    from shmjet.cluster.membership.network_user import NetworkSettings
+    from shmjet.net.messages import TlsFiles
+
     network = NetworkSettings(
         settings.bind,
         tuple(settings.seeds),

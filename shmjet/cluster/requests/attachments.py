@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from shmjet.cluster.membership.network import Network
 from shmjet.cluster.membership.peer_messages import PutFile
 from shmjet.cluster.protocol import Done, Submission, Upload
 from shmjet.data.errors import ShmjetError
+from shmjet.host.folders import remove_folder
+
+if TYPE_CHECKING:
+    from shmjet.cluster.membership.network import Network
 
 PIECE = 1 << 20
 """Bytes of a file in one message."""
@@ -82,12 +85,10 @@ class Attachments:
         excess = len(self._jobs) - MOST_JOBS
         if excess <= 0:
             return
-        import shutil  # it loads compressors, which few members need
-
         old = [job for job in list(self._jobs)[:-1] if not self._is_needed(job)]
         for job in old[:excess]:
             del self._jobs[job]
-            shutil.rmtree(self._folder / job, ignore_errors=True)
+            remove_folder(self._folder / job)
 
     def take(self, message: Any) -> bool:
         """Take a piece that another member sends; False when the message is about something else."""

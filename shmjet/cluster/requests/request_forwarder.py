@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shmjet.cluster.membership.network import Network
 from shmjet.cluster.membership.peer_messages import Bounced, Forward
 from shmjet.cluster.protocol import Execute, GridCall, Refused
 from shmjet.cluster.requests.client_connections import LocalClient
 from shmjet.cluster.retry import as_retry, is_idempotent
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
+
+if TYPE_CHECKING:
+    from shmjet.cluster.membership.network import Network
 
 BOUNCE_S = 0.1
 """When a request that has bounced is tried again: views reach members one after the other."""
