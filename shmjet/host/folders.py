@@ -1,7 +1,7 @@
 """Removing a folder with all that is in it.
 
-`shutil` loads compressors and archive formats, which takes longer than most modules here. Every member starts with
-those that remove folders, and few members remove one before they are up.
+`shutil` loads compressors and archive formats, which takes longer than most modules here. Every member loads
+modules that remove folders, and few members remove one before they are up.
 """
 
 from __future__ import annotations

@@ -76,9 +76,9 @@ def spark_session(master: str, folder: Path, **conf: str) -> Iterator[Any]:
     refusing.mkdir()
     for name in UNWANTED:
         (refusing / f"{name}.py").write_text(f"raise ImportError('{name} must not be imported')\n")
-    root = str(Path(shmjet.__file__).parents[1])
+    roots = [str(Path(shmjet.__file__).parents[1]), str(Path(__file__).parents[2])]  # the latter has `python_daemon`
     environment = {
-        "PYTHONPATH": os.pathsep.join([str(refusing), root, os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(refusing), *roots, os.environ.get("PYTHONPATH", "")]),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "TMPDIR": str(folder),
@@ -102,6 +102,7 @@ def spark_session(master: str, folder: Path, **conf: str) -> Iterator[Any]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
         .config("spark.sql.codegen.wholeStage", "false")  # to compile a query takes longer than these run
+        .config("spark.python.daemon.module", "tests.spark.python_daemon")
     )
     for key, value in conf.items():
         builder = builder.config(key.replace("__", "."), value)
