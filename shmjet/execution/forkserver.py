@@ -59,6 +59,7 @@ class ForkServer:
         signal.set_wakeup_fd(self._wakeup_writer.fileno(), warn_on_full_buffer=False)
         gc.collect()
         gc.freeze()
+        gc.enable()  # off while modules were imported; workers go on from here
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)
