@@ -89,6 +89,7 @@ class LinkClient:
         """
         ours, theirs = socket.socketpair()
         code = (  # whatever holds its imports up must not keep it alive without its member
+            "import gc; gc.disable()\n"  # no module that it loads is garbage
             f"from shmjet.host.child_process import die_with_parent; die_with_parent({os.getpid()})\n"
             f"from shmjet.net.link_main import main; main({theirs.fileno()})"
         )

@@ -42,4 +42,5 @@ def main(fd: int) -> None:
     link = Link(channel, setup, fds)
     gc.collect()
     gc.freeze()
+    gc.enable()  # off while modules were imported
     link.run()

@@ -289,6 +289,7 @@ class Server:
         ours, theirs = socket.socketpair()
         preload = [name for name in _PRELOAD if name in sys.modules]
         code = (
+            "import gc; gc.disable()\n"  # no module that it loads is garbage; the fork server enables it
             "from shmjet.pool.server_main import main\n"
             f"main({theirs.fileno()}, {arena.fd}, {arena.size}, {logs.fileno()}, {levels()!r}, {os.getpid()}, "
             f"{sys.path!r}, {preload!r})"
