@@ -56,6 +56,10 @@ def test_lambdas_closures_and_methods_go_by_value(shared: PoolExecutor) -> None:
     assert shared.submit("a-b".split, sep="-").result() == ["a", "b"]
 
 
+def test_workers_look_for_garbage(shared: PoolExecutor) -> None:
+    assert shared.submit(gc.isenabled).result(30)
+
+
 def test_a_closure_that_changes_is_sent_again(shared: PoolExecutor) -> None:
     factor = 3
 
