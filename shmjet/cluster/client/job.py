@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shmjet.cluster.client.execution import Execution, ExecutionRunner
 from shmjet.cluster.client.job_description import JobDescription, job_again, pickled
@@ -19,7 +19,9 @@ from shmjet.core import Edge, JobConfig, JobStateError, JobStatus, ShmjetError, 
 from shmjet.core.checks import check_snapshot_name
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.host.bounded_call import NoAnswerError, call_within
-from shmjet.observe.event_time import JobTime, explain_time
+
+if TYPE_CHECKING:
+    from shmjet.observe.event_time import JobTime
 
 PROGRESS_VARIABLE = "SHMJET_PROGRESS"
 """The environment variable that makes every `Job.run` show its progress."""
@@ -324,6 +326,8 @@ class Job:
             job 'clicks' is running
             ticks: at 2026-11-23 04:46:00.000 for 42 s; source partition 1 of 'ticks' #0 (no event yet; 2 in all)
         """
+        from shmjet.observe.event_time import explain_time  # few programs ask, and all load this module
+
         name = repr(self.name) if self.name else self._id
         cause = self.suspension_cause
         return explain_time(
