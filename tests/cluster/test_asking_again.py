@@ -212,6 +212,22 @@ def test_when_the_coordinator_is_lost_the_next_one_is_asked() -> None:
     passing(story)
 
 
+def test_the_next_one_is_asked_however_long_the_lost_one_was_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shmjet.cluster.requests.request_forwarder.PATIENCE_S", 0.0)
+
+    async def story(network: FakeNetwork, forwarder: RequestForwarder, client: Any) -> None:
+        forwarder.take(client, ListJobs(1), [])
+        network.coordinated_by("new")
+        forwarder.lost("member old:1 is gone")
+        await until(lambda: len(network.sent) == 2)
+        assert network.sent[1][0] == "new"
+        forwarder.lost("member new:1 is gone")  # it was tried for longer now than it may be
+        (refused,) = client.told
+        assert "whether the request (ListJobs) was carried out is not known" in refused.text
+
+    passing(story)
+
+
 def request_in(message: Any) -> Any:
     assert isinstance(message, Forward)
     return msgspec.msgpack.decode(message.body, type=Request)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 BOUNCE_S = 0.1
 """When a request that has bounced is tried again: views reach members one after the other."""
 PATIENCE_S = 10.0
-"""How long a request is tried, from the first time, or from when a coordinator was lost that had it for longer."""
+"""How long a request is sent again, from the first time, or from when a coordinator was lost that had it for longer. The
+wait for the last answer does not count: a member may stand still for longer before it is lost."""
 
 MAPS_LOST = "its maps and lists may be lost with it"
 
@@ -160,7 +161,7 @@ class RequestForwarder:
             request = asked.request
             if now - asked.sent > PATIENCE_S:  # it was being carried out: an export takes as long as the state is large
                 asked.first = now
-            if is_idempotent(request) and not is_over and now - asked.first <= PATIENCE_S:
+            if is_idempotent(request) and not is_over and asked.sent - asked.first <= PATIENCE_S:
                 self._again(asked, as_retry(request, now - asked.sent), 0.0)
             else:
                 asked.client.send(Refused(request.request, "MemberLostError", _unknown(request, why)))
