@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from shmjet.cluster.member import member_lines
 from shmjet.cluster.member.member_lines import MemberLines
 from shmjet.cluster.membership.peer_messages import ChangesTaken, OfferLine
 from shmjet.cluster.membership.views import Peer, View
@@ -65,7 +64,7 @@ def tell(story: Callable[[Member, Member], Coroutine[Any, Any, None]], monkeypat
             loop.call_soon_threadsafe(lambda: there.clients.add(theirs, is_here=False))
             return SimpleNamespace(socket=ours, leftover=b"")
 
-        monkeypatch.setattr(member_lines, "dial", dial)
+        monkeypatch.setattr("shmjet.net.dial.dial", dial)
         try:
             await story(first, second)
         finally:
