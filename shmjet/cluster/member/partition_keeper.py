@@ -231,20 +231,16 @@ class PartitionKeeper:
                 self._free.set()
             return
         place = table.members.index(me)
-        if (me, table.epoch) != self._now:
-            self._begin(me, table.epoch)
-            held = {partition for partition, row in enumerate(table.synced) if place in row}
-            self._copies = {partition: number for partition, number in self._copies.items() if partition in held}
-        complete = {partition for partition, row in enumerate(table.synced) if place in row}
-        for partition in self._complete - complete:  # what it had counts no more
-            self._copies.pop(partition, None)
-        self._complete = complete
+        self._look_at_view(table, me)
         mine = {partition for partition, row in enumerate(table.synced) if row[0] == place}
         going = {partition: uuid for partition, uuid in table.hand_overs() if partition in mine}
         self._sealed = set(going)
         await self._close(self._open.keys() - (mine - self._sealed))
         for partition in self._terms.keys() - mine:
             self._replicator.replica.led(partition, self._terms.pop(partition))
+        if self._network.table is not table:  # what it does not name may be on its way here by a newer one
+            self.look()
+            return
         rows = zip(table.synced, table.copying, strict=True)
         await self._drop(self._stored - {p for p, (held, coming) in enumerate(rows) if place in (*held, *coming)})
         self._replicator.replica.forget_tails(table.members.__contains__)
@@ -261,6 +257,17 @@ class PartitionKeeper:
                     await self._move(table, mine, uuid)
                     self.look()
                     return
+
+    def _look_at_view(self, table: PartitionTable, me: str) -> None:
+        """Give up what counted in an older view, or by an older table."""
+        place = table.members.index(me)
+        complete = {partition for partition, row in enumerate(table.synced) if place in row}
+        if (me, table.epoch) != self._now:
+            self._begin(me, table.epoch)
+            self._copies = {partition: number for partition, number in self._copies.items() if partition in complete}
+        for partition in self._complete - complete:  # what it had counts no more
+            self._copies.pop(partition, None)
+        self._complete = complete
 
     def _report_leaving(self, table: PartitionTable, me: str) -> None:
         if not self._leaving:
@@ -476,6 +483,8 @@ class PartitionKeeper:
         table, me = self._network.table, self._me()
         if table is None or table.epoch != message.epoch or me not in table.members:
             raise GridError("this member has another table of partitions")
+        if (me, table.epoch) != self._now:  # before a copy of this view counts, not after it
+            self._look_at_view(table, me)
         place = table.members.index(me)
         sent = _decode_sent(message.sent) if message.sent else []
         changed = {group[0] for record in sent for group in record.groups}
