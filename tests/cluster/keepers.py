@@ -37,6 +37,8 @@ class Keepers:
         self.table = PartitionTable.first(1, count, [Holder("0", "a")], backups)
         self.faults: list[str] = []
         """What must not happen, and has."""
+        self.moves: set[tuple[str, int]] = set()
+        """Messages that complete copies of some partitions: their senders and numbers."""
         self.grids: dict[str, Grid] = {}
 
     async def add(self) -> None:
@@ -76,6 +78,8 @@ class Keepers:
         """Bring a message."""
         if isinstance(message, CopyPartitions):
             place = int(receiver)
+            if message.end:
+                self.moves.add((sender, message.number))
             some = [partition for partition in message.begin if place in self.table.synced[partition]]
             if some:
                 self.faults.append(f"{sender} begins copies of {some} anew, which {receiver} has")

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from shmjet.cluster.member.copier import first_batch
 from shmjet.grid import Grid
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
@@ -34,6 +36,33 @@ def test_no_partition_is_copied_anew_to_a_member_that_has_it(tmp_path: Path) -> 
         assert keepers.faults == []
 
     asyncio.run(story())
+
+
+def test_many_small_partitions_are_copied_together(tmp_path: Path) -> None:
+    async def story() -> None:
+        keepers = Keepers(tmp_path, COUNT, 1)
+        for _ in range(2):
+            await keepers.add()
+            await until(lambda: keepers.table.is_settled)
+        await keepers.stop()
+        assert len(keepers.moves) < COUNT / 16  # once, where nothing has to be copied again
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("stored", "size", "batch"),
+    [
+        (COUNT, 0, COUNT),  # empty
+        (COUNT, COUNT << 20, COUNT),  # a megabyte each
+        (COUNT, COUNT << 21, 32),
+        (COUNT, COUNT << 30, 16),  # never less
+        (2 * COUNT, 4 << 30, 16),
+        (1, 4096, COUNT),
+    ],
+)
+def test_what_is_copied_together_has_about_so_many_bytes(stored: int, size: int, batch: int) -> None:
+    assert first_batch(range(COUNT), stored, size) == range(batch)
 
 
 class Writer(threading.Thread):

@@ -7,7 +7,7 @@ has the rest sent. Must not know when partitions open and close.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -22,12 +22,31 @@ from shmjet.grid.shipping import ALL, Batch, Shipping
 from shmjet.grid.store import Opened
 from shmjet.grid.times import now
 
+BATCH, BATCH_BYTES = 16, 64 << 20
+"""What is copied at the same time, and closed at the end: at least so many partitions, and more up to so many bytes."""
 _FEW_BYTES = 1 << 16
 """Of changes: so many may be left when partitions are closed."""
 _ROUNDS = 100
 """How often changes are sent before the partitions are closed, however many are left."""
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def first_batch(waiting: Sequence[int], stored: int, size: int) -> Sequence[int]:
+    """Return those of the waiting partitions that are copied together, by the average of the store.
+
+    Args:
+        waiting: what is to be copied, in order.
+        stored: how many partitions the store has.
+        size: of the store in bytes; 0: nothing.
+
+    Example:
+        >>> first_batch(range(271), 271, 1 << 30)
+        range(0, 16)
+        >>> first_batch(range(271), 271, 1 << 28)
+        range(0, 67)
+    """
+    return waiting[: max(BATCH, BATCH_BYTES * stored // size)] if size else waiting
 
 
 class NetworkOfCopier(Protocol):

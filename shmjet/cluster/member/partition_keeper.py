@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from shmjet.cluster.member.comparer import Comparer
-from shmjet.cluster.member.copier import Copier
+from shmjet.cluster.member.copier import BATCH, Copier, first_batch
 from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker, NoAnswer
 from shmjet.cluster.member.replicator import NetworkOfReplicator, NoBackup, NotTaken, Replicator
 from shmjet.cluster.membership.peer_messages import (
@@ -46,8 +46,6 @@ from shmjet.ipc.background_tasks import BackgroundTasks
 
 Result = TypeVar("Result")
 
-_BATCH, _BATCH_BYTES = 16, 64 << 20
-"""What is copied at the same time, and closed at the end: at least so many partitions, and more up to so many bytes."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 """When a copy is tried again; each time the pause is doubled, as there may be no room for it."""
 _LEAVE_S = 60.0
@@ -408,8 +406,8 @@ class PartitionKeeper:
             for partition in sorted(mine)
             if place in table.copying[partition] and (partition, uuid) not in self._reported
         ]
-        whole = await self._do(self._copy().size) if len(waiting) > _BATCH else 0
-        batch = waiting[: max(_BATCH, _BATCH_BYTES * len(self._stored) // whole)] if whole else waiting
+        size = await self._do(self._copy().size) if len(waiting) > BATCH else 0
+        batch = first_batch(waiting, len(self._stored), size)
         await self._sender.ask(uuid, CopyPartitions(table.epoch, 0, []))  # before anything is noted
         if self._network.table is not table:
             return  # some may have been copied by what that says, and count as backups
