@@ -10,11 +10,17 @@ member has what: the keeper of a member opens and closes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
+from shmjet.grid.commit_counters import BACKED_UP
 from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.errors import PartitionMovedError
-from shmjet.grid.layout import OPEN, OPEN_RECORD, PARTITION
+from shmjet.grid.layout import CHANGE_RECORD, INDEX, OPEN, OPEN_RECORD, PARTITION
+
+_decode_record = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
 
 _COPIED = 0x80
 MOVED = "the partition is not on this member, or on its way"
@@ -86,15 +92,29 @@ def open_partitions(
     """
     counts = backups or {}
 
-    def work(txn: Transaction) -> None:
+    def work(txn: Transaction, env: Environment) -> None:
+        unsettled = _changed_since(txn, env.announced[BACKED_UP])  # before it was closed
         for partition, number in lineages.items():
             packed = PARTITION.pack(partition)
-            found = opening(txn, packed) or Opening(number)
+            found = opening(txn, packed) or Opening(number, last=unsettled.get(partition, 0))
             txn.put(OPEN_RECORD + packed, Opening(number, counts.get(partition, 0), found.last).pack())
 
     if lineages:
         for env in environments:
-            env.write(work, "the partitions that are here")
+            env.write(partial(work, env=env), "the partitions that are here")
+
+
+def _changed_since(txn: Transaction, number: int) -> dict[int, int]:
+    """Return the partitions that the log of changes is about behind a number, each with its last record there."""
+    found: dict[int, int] = {}
+    with txn.cursor() as cursor:
+        if cursor.set_range(CHANGE_RECORD + INDEX.pack(number + 1)):
+            for key, data in cursor.iternext():
+                if not key.startswith(CHANGE_RECORD):
+                    break
+                (at,) = INDEX.unpack(key[len(CHANGE_RECORD) :])
+                found |= {partition: at for partition, _ in _decode_record(data)}
+    return found
 
 
 def count_backups(environments: Sequence[Environment], backups: Mapping[int, int]) -> None:

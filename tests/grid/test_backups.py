@@ -258,6 +258,21 @@ def test_backups_of_a_lost_member_agree_on_what_only_one_of_them_has(tmp_path: P
     stores.close()
 
 
+def test_what_is_read_when_a_partition_is_opened_again_is_on_its_backups(tmp_path: Path) -> None:
+    stores = BackedStores(tmp_path, 2, 1)
+    partition = partition_id("key", COUNT)
+    primary, other = (stores.names[place ^ stores.primaries[partition]] for place in range(2))
+    there = stores.grid(stores.names.index(other)).get_map("m")
+    there.put("key", "old")
+    RoutedGrid(Losing(stores, other, 0)).get_map("m").put("key", "new")  # waits for no backup
+    close_partitions(stores.grids[primary].opened.environments, [partition])
+    stores.open(primary, [partition])
+    assert there.get("key") == "new"
+    stores.kill([primary], random.Random(1), delivers=False)
+    assert there.get("key") == "new"
+    stores.close()
+
+
 def test_a_closed_partition_stays_closed_when_its_backups_are_counted(tmp_path: Path) -> None:
     stores = BackedStores(tmp_path, 2, 1)
     environments = stores.grids["0"].opened.environments
