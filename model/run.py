@@ -98,6 +98,26 @@ SHORT = [
     Run("copies", "MUT_END", holds=False),
     Run("copies", "MUT_ALL", holds=False),
     Run("copies", "MUT_WAIT", holds=False),
+    Run("moving", "VIEWS=0 ALONE"),
+    Run("moving", "VIEWS=0"),
+    Run("moving", "OPS=1 ALONE"),
+    Run("moving", "OPS=1 FIRST=1 LOSSES=0 ALONE"),
+    Run("moving", "OPS=1 VIEWS=0 STAYS FAILS=1"),
+    Run("moving", "VIEWS=0 ALONE MUT_NOTE", holds=False),
+    Run("moving", "VIEWS=0 ALONE MUT_LATE", holds=False),
+    Run("moving", "VIEWS=0 ALONE MUT_SEAL", holds=False),
+    Run("moving", "VIEWS=0 ALONE MUT_REST", holds=False),
+    Run("moving", "VIEWS=0 ALONE MUT_RESULT", holds=False),
+    Run("moving", "OPS=1 FIRST=1 LOSSES=0 ALONE MUT_BEGIN", holds=False),
+    Run("moving", "OPS=1 ALONE MUT_ANSWER", holds=False),
+    Run("moving", "OPS=1 ALONE MUT_WAIT", holds=False),
+    Run("moving", "OPS=1 ALONE MUT_OPEN", holds=False),
+    Run("moving", "OPS=1 VIEWS=0 MUT_DRAIN", holds=False),
+    Run("moving", "OPS=1 MUT_EPOCH", holds=False),
+    Run("moving", "OPS=1 STALES=1 MUT_STALE", holds=False),
+    Run("moving", "OPS=1 FAILS=1 MUT_REOPEN", holds=False),
+    Run("moving", "OPS=1 MUT_TABLE", holds=False),
+    Run("moving", "OPS=1 ALONE MUT_FOLLOW", holds=False),
 ]
 LONG = [
     Run("ring", "CAP=4 BUFFER RECORDS=8"),
@@ -115,6 +135,9 @@ LONG = [
     Run("snapshot", "AT_LEAST_ONCE STEALS=1 LOSSES=1"),
     Run("snapshot", "CAPTURE STEALS=1 LOSSES=1 FAILS=1 CANCEL"),
     Run("copies", "MEMBERS=4 LOSSES=3 SNAPSHOTS=6"),
+    Run("moving", "OPS=1"),
+    Run("moving", "OPS=1 VIEWS=0 STALES=1"),
+    Run("moving", "ALONE"),
 ]
 
 
@@ -125,7 +148,7 @@ def check(run: Run) -> tuple[bool, int, int]:
         subprocess.run(
             ["spin", *flags, "-a", str(HERE / f"{run.model}.pml")], cwd=folder, check=True, capture_output=True
         )
-        compiler = ["gcc", "-O2", "-w", "-DSAFETY", f"-DMEMLIM={MEMORY_MB}", "-o", "pan", "pan.c"]
+        compiler = ["gcc", "-O1", "-w", "-DSAFETY", f"-DMEMLIM={MEMORY_MB}", "-o", "pan", "pan.c"]
         subprocess.run(compiler, cwd=folder, check=True)
         done = subprocess.run(["./pan", "-m5000000"], cwd=folder, check=True, capture_output=True, text=True)
     errors = re.search(r"errors: (\d+)", done.stdout)
