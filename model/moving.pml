@@ -6,7 +6,7 @@
  * view may come at any moment, with the same members or without one of them (-DVIEWS=n, -DLOSSES=n, in all). A member that
  * is dropped may go on with the last table that it knew, or do nothing any more. A primary may report a backup STALE
  * (-DSTALES=n), and a copy may fail after the partition has been closed (-DFAILS=n). A keeper goes on with the table with
- * which it began while another one comes; messages of copies are taken beside it. Clients ask any member that has the
+ * which it began while another one comes; messages of copies are taken meanwhile. Clients ask any member that has the
  * partition open, and ask again. They do -DOPS=n operations, from -DFIRST=n on.
  *
  * Holds: who opens the partition has everything that was acknowledged, unless all members that had it by the table are
@@ -20,7 +20,7 @@
  *                           MUT_BEGIN   a copy goes on from what was there of an earlier one
  *                           MUT_ANSWER  a copy is reported before the new member has taken its end
  *                           MUT_WAIT    writes are not waited for on a copy that is reported, until a table shows it
- *                           MUT_OPEN    the partition is opened before the copy is one that is waited for
+ *                           MUT_OPEN    the partition is opened before the new copy is waited for
  *                           MUT_DRAIN   it is handed over before the backups have everything
  *                           MUT_EPOCH   changes of an older view are taken
  *                           MUT_RESULT  results do not move
@@ -51,7 +51,7 @@
 #endif
 #define TABLES 9
 #define RECORDS 4
-#define NOBODY 7
+#define NO_MEMBER 7
 
 #define BIT(n) (1 << (n))
 #define AT(m, n) ((m) * 3 + (n))
@@ -116,7 +116,7 @@ byte changed[3];                /* the number of the last change that is waited 
 byte of_cell[3 * RECORDS], of_results[3 * RECORDS]; /* records: a * 4 + b, and results */
 byte confirmed[9];              /* AT(primary, backup): the number up to which that one has everything */
 byte reached[3], in_term[3];    /* what a replica has: up to that number of the primary of that term */
-chan copies[3] = [DEPTH] of { mtype, byte, byte, byte, byte };   /* to a member: what, from whom, in which epoch, of a table, values */
+chan copies[3] = [DEPTH] of { mtype, byte, byte, byte, byte };   /* to a member: what, the sender, in which epoch, of a table, values */
 byte failed;                    /* BIT(sender): a message was refused */
 
 byte acknowledged;
@@ -383,7 +383,7 @@ again:
     od
 }
 
-active [3] proctype Taker() {   /* messages of copies, one after the other, beside the keeper */
+active [3] proctype Taker() {   /* messages of copies, one after the other, while the keeper works */
     byte m = _pid - 4, sender, e, x, y;
     mtype what;
 end:
@@ -459,10 +459,10 @@ end:
 }
 
 active [OPS] proctype Client() {
-    byte op = _pid - 8 + FIRST, m = NOBODY, k;
+    byte op = _pid - 8 + FIRST, m = NO_MEMBER, k;
 end:
     do
-    :: atomic { !gone && m == NOBODY -> select(k : 0 .. 2);
+    :: atomic { !gone && m == NO_MEMBER -> select(k : 0 .. 2);
         if
         :: opened[k] ->
             m = k;
@@ -484,11 +484,11 @@ end:
         fi;
         k = 0
       }
-    :: atomic { !gone && m != NOBODY && REACHED(m, changed[m]) ->
+    :: atomic { !gone && m != NO_MEMBER && REACHED(m, changed[m]) ->
         acknowledged = acknowledged | BIT(op);
         assert(!opened[first[last]] || (results[first[last]] & BIT(op)));
         break
       }
-    :: atomic { m != NOBODY -> m = NOBODY }
+    :: atomic { m != NO_MEMBER -> m = NO_MEMBER }
     od
 }
