@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 BOUNCE_S = 0.1
 """When a request that has bounced is tried again: views reach members one after the other."""
 PATIENCE_S = 10.0
-"""How long a request is sent again, from the first time, or from when a coordinator was lost that had it for longer. The
-wait for the last answer does not count: a member may stand still for longer before it is lost."""
+"""How long a request is sent again, from the first time, or from when a coordinator was lost that had it for longer.
+The wait for the last answer does not count: a member may stand still for longer before it is lost."""
 
 MAPS_LOST = "its maps and lists may be lost with it"
 
