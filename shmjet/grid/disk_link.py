@@ -24,7 +24,7 @@ BELL_FILE = "disk"
 _PAUSE_S = 0.0002
 """How long a writer sleeps before it looks again whether its change is on disk."""
 _PATIENCE_S = 0.02
-"""After so long a thread looks by itself, should the one that looks for it have missed it."""
+"""After so long a thread looks by itself, should the thread that looks for it have missed it."""
 _LOOKS = 2000
 """After so many looks it is looked whether the store is still there."""
 
