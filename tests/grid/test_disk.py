@@ -352,6 +352,9 @@ def test_other_settings_are_refused(disk: Disk, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"format 0\.0"):
         restore(tmp_path / "d", disk.folder, 7, MAPS, waits_for_disk=False)
     store.write_text(before)
+    said: list[str] = []
+    restore(tmp_path / "e", disk.folder, 7, MAPS, waits_for_disk=False, phase=said.append)
+    assert said == [f"bringing its maps and lists back from {disk.folder}"]
     with disk.store() as again:
         assert again.all() == {"plain": {"a": 1}}
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import shmjet
 import shmjet.spark
-from shmjet import JetConfig, JetInstance, Pipeline, column, sinks, sources
+from shmjet import JetInstance, Pipeline, column, sinks, sources
 from tests.spark.column_pipelines import SCHEMA, as_rows, batch_of, build, random_rows
-
-
-@pytest.fixture(scope="module")
-def jet() -> Iterator[JetInstance]:
-    with shmjet.new_instance(JetConfig(cores=2)) as instance:
-        yield instance
 
 
 def frames(spark: Any, tables: list[list[dict[str, Any]]]) -> list[Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shmjet.cluster.settings import Started
 
 START_S = 60.0
+"""How long a member may take for one thing on its way up."""
 _STACKS_S = 1.0
 """How long a member that is late may take to write where it is."""
 _OUTERMOST = " in <module>\n"
@@ -55,9 +56,9 @@ class MemberStart:
         poller = select.poll()
         poller.register(self._reader, select.POLLIN)
         while True:
-            ready = poller.poll(max(0.0, 1000 * (begun + START_S - time.monotonic())))
+            ready = poller.poll(max(0.0, 1000 * (since + START_S - time.monotonic())))
             if not ready:
-                raise ShmjetError(self._late(time.monotonic() - since))
+                raise ShmjetError(self._late(time.monotonic() - begun, time.monotonic() - since))
             chunk = os.read(self._reader, 65536)
             if not chunk:
                 raise ShmjetError(self._ended())
@@ -74,10 +75,10 @@ class MemberStart:
                     self._pass_on()
                     return answer
 
-    def _late(self, seconds: float) -> str:
+    def _late(self, whole: float, seconds: float) -> str:
         pid = self._process.pid
         text = (
-            f"the member process (pid {pid}) did not come up within {START_S:.0f} s; for the last {seconds:.0f} s it "
+            f"the member process (pid {pid}) did not come up within {whole:.0f} s; for the last {seconds:.0f} s it "
             f"was {self._doing}{_state_of(pid)}{_children_of(pid)}"
         )
         said = self._said()

@@ -11,6 +11,7 @@ import logging
 import mmap
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,9 @@ from shmjet.grid.sweeping import EVENTS
 
 _PORTION = 64
 """Records that are applied in one transaction."""
+_COPIED = 64 << 20
+"""Bytes of a checkpoint that are copied at once."""
+_TELL_S = 5.0
 _MOVED = 1024
 """Entries whose times are moved in one transaction."""
 _decode_record = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
@@ -102,20 +106,20 @@ def restore(
     if found is None:
         made.write(disk)
         return
-    phase(f"bringing its maps and lists back from {disk}")
+    progress = _Progress(phase, disk)
     for path in disk.glob(f"{UNFINISHED}*"):
         shutil.rmtree(path, ignore_errors=True)
     checkpoint = max(generations(disk, CHECKPOINT), default=0)
     clock = None
     if checkpoint:
-        clock = _copy(disk / f"{CHECKPOINT}{checkpoint}", folder, layout)
+        clock = _copy(disk / f"{CHECKPOINT}{checkpoint}", folder, layout, progress)
     opened = Opened(folder, layout, is_restoring=True)
     try:
         if clock is not None and clock.later():
             _move_times(opened, clock.later())
         for generation in generations(disk, LOG):
             if generation >= checkpoint:
-                _apply(opened, disk / f"{LOG}{generation}")
+                _apply(opened, disk / f"{LOG}{generation}", progress)
         for env in opened.environments:
             with env.begin() as txn:
                 last = last_number(txn)
@@ -128,10 +132,30 @@ def restore(
         opened.close()
 
 
-def _copy(checkpoint: Path, folder: Path, layout: Layout) -> Clock:
+class _Progress:
+    """Says now and then what is being done, so that who waits for the member sees that it goes on."""
+
+    def __init__(self, phase: Callable[[str], None], disk: Path) -> None:
+        self._phase = phase
+        self._what = f"bringing its maps and lists back from {disk}"
+        self._last = time.monotonic()
+        phase(self._what)
+
+    def at(self, file: Path, done: int) -> None:
+        """Take that so many bytes of a file are done."""
+        if time.monotonic() - self._last > _TELL_S:
+            self._last = time.monotonic()
+            self._phase(f"{self._what}: {done >> 20} MB of {file.name}")
+
+
+def _copy(checkpoint: Path, folder: Path, layout: Layout, progress: _Progress) -> Clock:
     """Put the environments of a checkpoint where those of an empty store are; returns their clock."""
     for index in range(layout.environments):
-        shutil.copyfile(checkpoint / str(index), folder / str(index) / "data.mdb")
+        source, done = checkpoint / str(index), 0
+        with source.open("rb", 0) as read, (folder / str(index) / "data.mdb").open("wb", 0) as written:
+            while copied := os.sendfile(written.fileno(), read.fileno(), done, _COPIED):
+                done += copied
+                progress.at(source, done)
     return msgspec.json.decode((checkpoint / CLOCK_FILE).read_bytes(), type=Clock)
 
 
@@ -153,13 +177,13 @@ def _kind(config: MapConfig) -> tuple[bool, bool, bool]:
 # -- logs ---------------------------------------------------------------------------------------------------------
 
 
-def _apply(opened: Opened, path: Path) -> None:
+def _apply(opened: Opened, path: Path, progress: _Progress) -> None:
     size = path.stat().st_size
     if not size:
         return
     with path.open("r+b") as file:
         data = mmap.mmap(file.fileno(), size, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
-        end = _apply_frames(opened, memoryview(data), path)
+        end = _apply_frames(opened, memoryview(data), path, progress)
         if end < size:
             logger.warning(
                 "%s ends in the middle of a change, at offset %d of %d: the rest is cut off", path, end, size
@@ -168,7 +192,7 @@ def _apply(opened: Opened, path: Path) -> None:
             os.fsync(file.fileno())
 
 
-def _apply_frames(opened: Opened, view: memoryview, path: Path) -> int:
+def _apply_frames(opened: Opened, view: memoryview, path: Path, progress: _Progress) -> int:
     later, end = 0, 0
     waiting: dict[int, list[tuple[int, memoryview]]] = {}
     reached = []
@@ -177,6 +201,7 @@ def _apply_frames(opened: Opened, view: memoryview, path: Path) -> int:
             reached.append(last_number(txn))
     for found in frames(view, path):
         end = found.end
+        progress.at(path, end)
         if found.environment == CLOCK:
             later = msgspec.json.decode(found.record, type=Clock).later()
             continue

@@ -138,7 +138,9 @@ class DiskWriter:
                     self._keep_reserve()
                     logger.warning("maps and lists are written to %s again", self._folder)
                 failed = False
-            except (OSError, GridError) as error:
+            except Exception as error:
+                if not isinstance(error, OSError | GridError):
+                    logger.exception("the writer of maps and lists to disk has failed, and goes on")
                 self._words()[DISK_ERROR] = (error.errno if isinstance(error, OSError) else None) or errno.EIO
                 if not failed:
                     logger.error(
