@@ -165,7 +165,7 @@ def history(disk: Disk) -> list[dict[str, Any]]:
 def test_a_log_that_is_cut_anywhere_gives_what_there_was_before(disk: Disk) -> None:
     states = history(disk)
     whole = disk.logs()[0].read_bytes()
-    cuts = random.Random(5).sample(range(len(whole)), 40)
+    cuts = random.Random(5).sample(range(len(whole)), 15)
     reached = set()
     for cut in [*cuts, len(whole)]:
         folder = disk.copy()
@@ -177,7 +177,7 @@ def test_a_log_that_is_cut_anywhere_gives_what_there_was_before(disk: Disk) -> N
             after = opened.all()
         with disk.store(folder=folder) as opened:
             assert opened.all() == after
-    assert len(reached) > 5
+    assert len(reached) > 4
     assert max(reached) == 12
 
 
@@ -185,7 +185,7 @@ def test_a_log_with_a_changed_byte_is_refused_or_cut_but_never_another_store(dis
     states = history(disk)
     whole = disk.logs()[0].read_bytes()
     refused = []
-    for at in random.Random(6).sample(range(len(whole)), 60):
+    for at in random.Random(6).sample(range(len(whole)), 30):
         folder = disk.copy()
         changed = bytearray(whole)
         changed[at] ^= 0x41
@@ -196,7 +196,7 @@ def test_a_log_with_a_changed_byte_is_refused_or_cut_but_never_another_store(dis
         except GridError as error:
             refused.append((str(disk.logs(folder)[0]), str(error)))
     assert all(path in text and "offset" in text for path, text in refused)
-    assert len(refused) > 30
+    assert len(refused) > 15
 
 
 def test_a_missing_log_is_named(disk: Disk) -> None:
@@ -359,7 +359,7 @@ def test_other_settings_are_refused(disk: Disk, tmp_path: Path) -> None:
         assert again.all() == {"plain": {"a": 1}}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_operations_over_restarts_are_those_on_dicts_and_lists(disk: Disk, seed: int) -> None:
     rng = random.Random(seed)
     model: dict[str, Any] = {}
