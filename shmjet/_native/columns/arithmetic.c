@@ -87,7 +87,7 @@ unfit:
 typedef struct {
     Py_buffer views[PROGRAM_REGISTERS + 3];
     int held;
-    register_t registers[PROGRAM_REGISTERS];
+    operand_t registers[PROGRAM_REGISTERS];
     int count;         /* of registers that columns and values are in */
     int written;       /* the first register that may be written */
     int columns;       /* of these, the first ones, which are read */
@@ -116,7 +116,7 @@ static int hold_columns(program_t *program, PyObject *columns, int64_t rows, int
         int64_t width = view->len == rows ? 1 : 8;
         if (view->len != width * rows || (width == 8 && (uintptr_t)view->buf % 8))
             return PyErr_SetString(PyExc_ValueError, "columns are aligned and of 8 bytes, or of bools"), -1;
-        program->registers[program->count++] = (register_t){view->buf, width};
+        program->registers[program->count++] = (operand_t){view->buf, width};
     }
     return 0;
 }
@@ -131,7 +131,7 @@ static int make_room(program_t *program, const Py_buffer *values) {
     for (int64_t i = 0; i < count; i++) {
         uint64_t *block = program->room + program->count * PROGRAM_ROOM;
         for (int row = 0; row < PROGRAM_ROWS; row++) memcpy(block + row, (const char *)values->buf + 8 * i, 8);
-        program->registers[program->count++] = (register_t){(uint8_t *)block, 0};
+        program->registers[program->count++] = (operand_t){(uint8_t *)block, 0};
     }
     return 0;
 }
@@ -179,7 +179,7 @@ static PyObject *run_numbers(PyObject *Py_UNUSED(module), PyObject *args) {
     program.written = program.count;
     if (hold_columns(&program, results, kept, 1) < 0) goto done;
     for (int i = program.count; i < PROGRAM_REGISTERS; i++)
-        program.registers[i] = (register_t){(uint8_t *)(program.room + i * PROGRAM_ROOM), 0};
+        program.registers[i] = (operand_t){(uint8_t *)(program.room + i * PROGRAM_ROOM), 0};
     int64_t length = given->len / (int64_t)sizeof(instruction_t);
     if (check_code(&program, given->buf, length) < 0) goto done;
     found = PyBool_FromLong(marks ? program_run_chosen(given->buf, length, program.registers, program.columns,

@@ -30,7 +30,7 @@ typedef struct {
 typedef struct {
     uint8_t *data;  /* of the row that a block starts with */
     int64_t step;   /* bytes of a row; 0: the same for each block */
-} register_t;
+} operand_t;
 
 #define PROGRAM_LOOP(name, type, result, expression)                                                                  \
     SIMD_CLONES static void program_##name(const type *restrict a, const type *restrict b, result *restrict to,       \
@@ -166,10 +166,10 @@ static int instruction_run(const instruction_t *instruction, const void *a, cons
 }
 
 /* Runs a program over a block, from row `start` of the registers on. Returns 1 when a result has left its type. */
-static inline int program_block(const instruction_t *code, int64_t length, const register_t *registers, int64_t start,
+static inline int program_block(const instruction_t *code, int64_t length, const operand_t *registers, int64_t start,
                                 int64_t rows) {
     for (int64_t i = 0; i < length; i++) {
-        const register_t *one = &registers[code[i].one], *two = &registers[code[i].two], *to = &registers[code[i].to],
+        const operand_t *one = &registers[code[i].one], *two = &registers[code[i].two], *to = &registers[code[i].to],
                          *by = &registers[code[i].by];
         if (instruction_run(&code[i], one->data + one->step * start, two->data + two->step * start,
                             by->data + by->step * start, to->data + to->step * start, rows))
@@ -179,7 +179,7 @@ static inline int program_block(const instruction_t *code, int64_t length, const
 }
 
 /* Runs a program over `rows` rows. Returns 1 when a result has left its type. */
-static int program_run(const instruction_t *code, int64_t length, const register_t *registers, int64_t rows) {
+static int program_run(const instruction_t *code, int64_t length, const operand_t *registers, int64_t rows) {
     for (int64_t start = 0; start < rows; start += PROGRAM_ROWS)
         if (program_block(code, length, registers, start, rows - start < PROGRAM_ROWS ? rows - start : PROGRAM_ROWS))
             return 1;
@@ -188,11 +188,11 @@ static int program_run(const instruction_t *code, int64_t length, const register
 
 /* Runs a program over the rows that `mask` marks. The first `columns` registers are columns; `room` has a block for
  * each register. Returns 1 when a result has left its type. */
-static int program_run_chosen(const instruction_t *code, int64_t length, const register_t *registers, int columns,
+static int program_run_chosen(const instruction_t *code, int64_t length, const operand_t *registers, int columns,
                               uint64_t *room, const uint8_t *mask, int64_t rows) {
-    register_t chosen[PROGRAM_REGISTERS];
+    operand_t chosen[PROGRAM_REGISTERS];
     memcpy(chosen, registers, sizeof chosen);
-    for (int i = 0; i < columns; i++) chosen[i] = (register_t){(uint8_t *)(room + i * PROGRAM_ROOM), 0};
+    for (int i = 0; i < columns; i++) chosen[i] = (operand_t){(uint8_t *)(room + i * PROGRAM_ROOM), 0};
     int64_t done = 0, filled = 0;
     for (int64_t start = 0; start < rows; start += PROGRAM_PART) {
         int64_t part = rows - start < PROGRAM_PART ? rows - start : PROGRAM_PART, kept = 0;
