@@ -300,7 +300,7 @@ class PartitionKeeper:
                 await self._follow_backups()
                 self._look_for_late()
         except (GridError, OSError) as error:
-            logger.warning("the backups of partitions could not be looked at: %s", error)
+            logger.warning("the backups of partitions could not be looked at: %s", str(error))
 
     async def _follow_backups(self) -> None:
         """Take from the table which members have a backup of what this one leads.
