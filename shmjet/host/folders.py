@@ -1,4 +1,4 @@
-"""Removing a folder with all that is in it.
+"""Folders and files on disk: to remove them, and to let them reach it.
 
 `shutil` loads compressors and archive formats, which takes longer than most modules here. Every member loads
 modules that remove folders, and few members remove one before they are up.
@@ -6,6 +6,7 @@ modules that remove folders, and few members remove one before they are up.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -14,3 +15,21 @@ def remove_folder(folder: Path) -> None:
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Let the names in a folder reach the disk."""
+    _sync(folder, os.O_DIRECTORY)
+
+
+def sync_file(path: Path) -> None:
+    """Let what a file holds reach the disk. Raises OSError if it is not there, or cannot be brought there."""
+    _sync(path)
+
+
+def _sync(path: Path, flags: int = 0) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from shmjet.data.errors import ShmjetError
+from shmjet.host.folders import sync_folder
 
 HEAD: Final = struct.Struct("<8sIIQ")
 """Of a manifest's file: `MAGIC`, `VERSION`, CRC-32 of the body, bytes of the body."""
@@ -207,12 +208,3 @@ def parse_manifest(data: bytes, path: str | os.PathLike[str]) -> Manifest:
         return msgspec.json.decode(body, type=Manifest)
     except msgspec.DecodeError as error:
         raise DamagedSnapshotError(f"the manifest {str(path)!r} cannot be decoded: {error}") from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Let the names in a folder reach the disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from shmjet.host.folders import remove_folder
-from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, read_manifest, sync_folder, write_manifest
+from shmjet.host.folders import remove_folder, sync_file, sync_folder
+from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, read_manifest, write_manifest
 
 KEPT: Final = 2
 """Valid snapshots of a lineage that are kept."""
@@ -94,7 +94,7 @@ class LineageStore:
         if self._sync:
             for name in files:
                 if _number_of(name) == number:
-                    _sync_file(self.folder / name)
+                    sync_file(self.folder / name)
         path = self.path_of(number)
         write_manifest(path, manifest, sync=self._sync)
         self._files[number] = frozenset(files)
@@ -118,11 +118,11 @@ class LineageStore:
         if self._sync:
             for name in files:
                 if _number_of(name) == number and (self.folder / name).exists():
-                    _sync_file(self.folder / name)
+                    sync_file(self.folder / name)
         temporary = self.folder / f"{_UNFINISHED}{number}{_MANIFEST}"
         temporary.write_bytes(data)
         if self._sync:
-            _sync_file(temporary)
+            sync_file(temporary)
         self._files[number] = frozenset(files)
         return temporary
 
@@ -316,7 +316,7 @@ class SnapshotStore:
         try:
             for file in manifest.files() if files is None else files:
                 if self.sync:
-                    _sync_file(folder / file)
+                    sync_file(folder / file)
                 _link(folder / file, making / file)
             write_manifest(making / EXPORTED_MANIFEST, manifest, sync=self.sync)
             os.rename(making, home / version)
@@ -421,14 +421,6 @@ def _link(source: Path, target: Path) -> None:
         import shutil  # as of `remove_folder`
 
         shutil.copyfile(source, target)
-
-
-def _sync_file(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _renamed(manifest: Manifest, names: dict[str, str]) -> Manifest:

@@ -17,7 +17,7 @@ import msgspec
 
 from shmjet.cluster.protocol import Submission
 from shmjet.execution.messages import Failure
-from shmjet.snapshots.manifest import sync_folder
+from shmjet.host.folders import sync_folder
 
 MAGIC: Final = b"shmjetRR"
 VERSION: Final = 1

@@ -31,7 +31,8 @@ from shmjet.cluster.membership.peer_messages import (
     SnapshotKept,
 )
 from shmjet.data.errors import ShmjetError
-from shmjet.snapshots.manifest import Manifest, Piece, manifest_bytes, parse_manifest, read_manifest, sync_folder
+from shmjet.host.folders import sync_folder
+from shmjet.snapshots.manifest import Manifest, Piece, manifest_bytes, parse_manifest, read_manifest
 from shmjet.snapshots.store import (
     EXPORTED_MANIFEST,
     ExportedSnapshot,

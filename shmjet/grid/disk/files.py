@@ -21,6 +21,7 @@ from shmjet.core.map_config import MapConfig
 from shmjet.data.errors import ConfigError
 from shmjet.grid.errors import GridError
 from shmjet.grid.times import now
+from shmjet.host.folders import sync_folder
 
 FORMAT = 1
 """The version of what is described here; a folder of another one is refused."""
@@ -169,24 +170,3 @@ def generations(folder: Path, kind: str) -> list[int]:
     """Return the numbers of the checkpoints or logs in a folder, the oldest first."""
     found = (_GENERATION.fullmatch(name) for name in os.listdir(folder) if name.startswith(kind))
     return sorted(int(match[1]) for match in found if match is not None)
-
-
-def sync_folder(folder: Path) -> None:
-    """Let the names in a folder reach the disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def sync_file(path: Path) -> None:
-    """Let what a file holds reach the disk; a file that is gone does not matter."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

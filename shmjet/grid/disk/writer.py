@@ -32,12 +32,11 @@ from shmjet.grid.disk.files import (
     Clock,
     frame,
     generations,
-    sync_file,
-    sync_folder,
 )
 from shmjet.grid.errors import GridError
 from shmjet.grid.layout import HAS_BLOBS, RESERVE_FILE
 from shmjet.grid.store import Opened
+from shmjet.host.folders import sync_file, sync_folder
 
 CLOCK_FILE: Final = "clock.json"
 _READ: Final = 4 << 20
@@ -203,7 +202,8 @@ class DiskWriter:
         assert blobs.gone is not None
         for folder in (blobs.folder, blobs.gone):  # it may have been replaced already, by a change of a later record
             for name in names:
-                sync_file(folder / name.decode())
+                with contextlib.suppress(FileNotFoundError):
+                    sync_file(folder / name.decode())
             sync_folder(folder)
 
     def _sync(self) -> None:
