@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from shmjet.grid.commit_counters import BACKED_UP, KEPT, LOGGED
+from shmjet.grid.commit_counters import BACKED_UP, KEPT, LOGGED, ON_DISK
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
-from shmjet.grid.layout import CHANGE_RECORD, INDEX, LAST_CHANGE, OPEN_RECORD, PARTITION
+from shmjet.grid.layout import BY_PARTITION, CHANGE_RECORD, INDEX, LAST_CHANGE, MARKER_RECORD, OPEN_RECORD, PARTITION
 from shmjet.grid.ownership import Opening, opening
 
 READ_BYTES = 1 << 20
@@ -67,6 +67,13 @@ class CutEvents(_Change, frozen=True, tag=True, array_like=True):
     sequences: dict[int, int]
 
 
+class NewSequences(_Change, frozen=True, tag=True, array_like=True):
+    """For partitions of a journal the sequence of the next event, and the oldest that may be there."""
+
+    record: bytes
+    sequences: dict[int, tuple[int, int]]
+
+
 class NewBlocks(_Change, frozen=True, tag=True, array_like=True):
     """Blocks of a list with the packed indexes of their first items, and the number of its items."""
 
@@ -95,7 +102,9 @@ class FilesGone(_Change, frozen=True, tag=True, array_like=True):
     names: list[bytes]
 
 
-Change = Puts | Removals | NewJournal | NewEvents | CutEvents | NewBlocks | Dropped | Catalogued | FilesGone
+Change = (
+    Puts | Removals | NewJournal | NewEvents | CutEvents | NewSequences | NewBlocks | Dropped | Catalogued | FilesGone
+)
 
 
 class LogRecord(NamedTuple):
@@ -133,10 +142,8 @@ class Recorder:
 
     def notes(self, place: bytes) -> bool:
         """Say whether changes of a partition, packed, are noted."""
-        if self._notes_all:
-            return True
         found = self._opening(place)
-        return found is not None and found.is_noted
+        return self._notes_all or (found is not None and found.is_noted)
 
     def note(self, place: bytes, change: Change) -> None:
         """Note a change of a partition."""
@@ -188,11 +195,10 @@ class Recorder:
     def require(self, least: int, label: str) -> None:
         """Raise GridError where a partition that is changed has fewer backups than it must have for a write."""
         for found in self._openings.values() if least else ():
-            there = 0 if found is None else found.backups
-            if there < least:
+            if found is not None and found.backups < least:
                 raise GridError(
                     f"{label} is written only with {least} backups (MapConfig.min_backups), and a partition has "
-                    f"{there} now: wait until copies are made, or give the cluster more members"
+                    f"{found.backups} now: wait until copies are made, or give the cluster more members"
                 )
 
     def close(self) -> None:
@@ -207,7 +213,7 @@ class Recorder:
         txn.put(LAST_CHANGE, INDEX.pack(number))
         for place in self._noted:
             found = self._openings.get(place)
-            if found is not None:
+            if found is not None and found.is_noted:
                 txn.put(OPEN_RECORD + place, found._replace(last=number).pack())
         self._noted = {}
         words[LOGGED] = number
@@ -224,6 +230,12 @@ class Recorder:
                 if not there or not cursor.key().startswith(CHANGE_RECORD) or _number_of(cursor.key()) > below:
                     return
                 there = cursor.delete()
+
+
+def place_in(key: bytes) -> bytes:
+    """Return the partition, packed, to which a record of the catalogue belongs; the first where it belongs to all."""
+    kind = key[: len(MARKER_RECORD)]
+    return key[len(kind) :][: PARTITION.size] if kind in BY_PARTITION else PARTITION.pack(0)
 
 
 def last_number(txn: Transaction) -> int:
@@ -279,7 +291,7 @@ def raw_records(env: Environment, after: int, limit: int) -> tuple[list[tuple[in
 
 
 def trim(env: Environment) -> None:
-    """Remove the records that all backups have."""
+    """Remove the records that all backups and the disk have."""
     below = _not_needed(env.announced)
 
     def work(txn: Transaction) -> None:
@@ -311,7 +323,7 @@ def note_changes(environments: Sequence[Environment], partitions: Collection[int
 
 def _not_needed(words: memoryview) -> int:
     """Return the number up to which no one needs records any more."""
-    done: int = words[BACKED_UP]
+    done: int = min(words[BACKED_UP], words[ON_DISK])
     kept: int = words[KEPT]
     return min(done, kept - 1) if kept else done
 

@@ -12,11 +12,12 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from shmjet.core.map_config import PLAIN, MapConfig
+from shmjet.grid.change_log import CutEvents, NewSequences, Recorder
 from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.layout import (
     END_RECORD,
@@ -37,9 +38,6 @@ from shmjet.grid.layout import (
     Sizes,
 )
 from shmjet.grid.times import Times, is_over, now, times_of, with_times
-
-if TYPE_CHECKING:
-    from shmjet.grid.change_log import Recorder
 
 Entry = tuple[bytes, bytes]
 _first: Any = itemgetter(0)
@@ -271,6 +269,8 @@ class Changes:
             self.weighed += times.weight
             stored = with_times(stored, Times(end, used, times.weight))
         self.txn.put(self.prefix + tail, stored)
+        if self.recorder is not None:
+            self.recorder.put(self._place(tail), self._record_key, self.record.flags, tail, stored)
         self._sizes_of(tail[: PARTITION.size]).entries += 1
         self.record.size += 1
 
@@ -279,8 +279,16 @@ class Changes:
         replaced = self.txn.pop(self.prefix + tail)
         if replaced is not None:
             self._unindexed(replaced)
+            if self.recorder is not None:
+                self.recorder.removed(self._place(tail), self._record_key, tail)
             self._sizes_of(tail[: PARTITION.size]).entries -= 1
             self.record.size -= 1
+
+    def take_over_identity(self, identity: bytes) -> None:
+        """Give the journal the identity that it has in another store."""
+        self.txn.put(LOG_RECORD + INCARNATION.pack(self.record.log), identity)
+        if self.recorder is not None:
+            self.recorder.new_journal(self._home, self._record_key, identity)
 
     def take_over_events(self, events: list[Entry], sequences: dict[int, tuple[int, int]], later: int) -> None:
         """Store events of a journal with their numbers in the log.
@@ -293,14 +301,20 @@ class Changes:
         if not self.record.log:
             return
         log = INCARNATION.pack(self.record.log)
+        taken: list[Entry] = []
         for number, data in events:
             kind, partition, sequence, moment, length = EVENT.unpack_from(data)
             head = EVENT.pack(kind, partition, sequence, max(0, moment + later), length)
-            self.txn.put(log + number, head + data[EVENT.size :])
+            taken.append((number, head + data[EVENT.size :]))
+            self.txn.put(log + number, taken[-1][1])
             self._sizes_of(PARTITION.pack(partition)).following = sequence + 1
         for partition, (following, oldest) in sequences.items():
             sizes = self._sizes_of(PARTITION.pack(partition))
             sizes.following, sizes.oldest = following, oldest
+        if self.recorder is not None and taken:
+            self.recorder.new_events(self._home, self._record_key, taken)
+        if self.recorder is not None and sequences:
+            self.recorder.note(self._home, NewSequences(self._record_key, sequences))
 
     def cut_events(self, oldest: bytes, sequences: dict[int, int]) -> None:
         """Remove the events before one, by its packed number; what there is of partitions then begins with these."""
@@ -313,6 +327,8 @@ class Changes:
                 there = cursor.delete()
         for partition, sequence in sequences.items():
             self._sizes_of(PARTITION.pack(partition)).oldest = sequence
+        if self.recorder is not None:
+            self.recorder.note(self._home, CutEvents(self._record_key, oldest, sequences))
 
     def end_some(self, most: int = MOST_ENDED) -> int:
         """Remove entries whose time is over, and return how many."""

@@ -10,8 +10,9 @@ The numbers lie in one small file that all processes map; a writer does one stor
 two more, for the log of changes that go to backups (`change_log`): up to where it has been written, announced in the
 same way, and up to where all backups have it. A fourth one is a hint: whether a process holds the environment's lock
 for writers, or was killed as it did. A fifth one of the first environment is when the member turned last (`lease`). A
-sixth one says from which number on the log is kept for copies of partitions that are being made; 0: there are none. The
-disk of a store counts as a backup; a seventh number of the first environment is the error that it has now, 0 for none.
+sixth one says from which number on the log is kept for copies of partitions that are being made; 0: there are none. A
+seventh number of the first environment is the error that the disk of the store has now, 0 for none. The eighth says up
+to where the log is on disk; of a store that is kept in memory alone it is `ALL`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from pathlib import Path
 NUMBER_SIZE = 8
 SPACING = 64
 """Bytes from one environment's number to the next: a cache line each."""
-COMMITTED, LOGGED, BACKED_UP, WRITING, TURNED, KEPT, DISK_ERROR = range(7)
+COMMITTED, LOGGED, BACKED_UP, WRITING, TURNED, KEPT, DISK_ERROR, ON_DISK = range(8)
 """What the numbers of an environment are."""
-NUMBERS = 7
+NUMBERS = 8
+ALL = (1 << 64) - 1
 
 
 class CommitCounters:

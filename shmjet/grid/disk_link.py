@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from shmjet._native import DOORBELL_SIZE, Doorbell
-from shmjet.grid.commit_counters import BACKED_UP, DISK_ERROR
+from shmjet.grid.commit_counters import DISK_ERROR, ON_DISK
 from shmjet.grid.environment import Transaction
 from shmjet.grid.errors import GridError, NotOnDiskError
 from shmjet.grid.layout import INDEX, LAST_CHANGE
@@ -68,7 +68,7 @@ class DiskLink:
             NotOnDiskError: the disk has no room or does not work, and the change should be on it: it is in memory, and
                 will be on disk as soon as that is possible. So it must not be tried again.
         """
-        if words[BACKED_UP] >= number:
+        if words[ON_DISK] >= number:
             return
         self.bell.post()
         if self._waits:
@@ -76,7 +76,7 @@ class DiskLink:
 
     def _wait(self, words: memoryview, number: int) -> None:
         """Wait until a record is on disk. One thread of a process looks for all that wait: they mostly go together."""
-        while words[BACKED_UP] < number:
+        while words[ON_DISK] < number:
             if self._looking.acquire(blocking=False):
                 try:
                     self._look(words, number)
@@ -86,14 +86,14 @@ class DiskLink:
                         self._progress.notify_all()
             else:
                 with self._progress:
-                    if words[BACKED_UP] < number:
+                    if words[ON_DISK] < number:
                         self._progress.wait(_PATIENCE_S)
 
     def _look(self, words: memoryview, number: int) -> None:
         looks = 0
-        while words[BACKED_UP] < number:
+        while words[ON_DISK] < number:
             time.sleep(_PAUSE_S)
-            if self._words[DISK_ERROR] and words[BACKED_UP] < number:
+            if self._words[DISK_ERROR] and words[ON_DISK] < number:
                 raise disk_error(self._words[DISK_ERROR], self._target)
             looks += 1
             if looks % _LOOKS == 0 and not self._folder.exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from shmjet.grid.blobs import BlobStore
 from shmjet.grid.carried import place_of
@@ -17,14 +16,11 @@ class DividedBlobs(BlobStore):
     """See the module. Names begin with the partition.
 
     Args:
-        folder, reserve: as `BlobStore`.
+        folder, reserve, gone: as `BlobStore`.
     """
 
     environments: Sequence[Environment] = ()
     """Of the store."""
-
-    def __init__(self, folder: Path, reserve: Path) -> None:
-        super().__init__(folder, reserve)
 
     def delete(self, names: Iterable[bytes]) -> None:
         """See `BlobStore.delete`."""

@@ -46,6 +46,8 @@ CHANGE_RECORD, LAST_CHANGE = CATALOGUE + b"r", CATALOGUE + b"n"
 """What backups have to be told of transactions, by number, and the highest number given out; see `change_log`."""
 CLIENT_RECORD = CATALOGUE + b"c"
 """Of those whose operations come from elsewhere, and of the results of these; see `kept_results`."""
+BY_PARTITION = (MARKER_RECORD, CLIENT_RECORD)
+"""Records of the catalogue that belong to a partition, which is the first part of their keys."""
 
 MAX_NAME = 400
 """Bytes of UTF-8 that the name of a map or list may have."""

@@ -15,16 +15,16 @@ import msgspec
 
 from shmjet.core.map_config import config_of
 from shmjet.grid.carried import place_of
-from shmjet.grid.changes import Changes, Entry, Rules, next_incarnation
+from shmjet.grid.change_log import NewBlocks, place_in
+from shmjet.grid.changes import Changes, Entry, next_incarnation
 from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.layout import (
-    CLIENT_RECORD,
+    BY_PARTITION,
     INCARNATION,
     INDEX,
     LIST_RECORD,
     LOG_RECORD,
     MAP_RECORD,
-    MARKER_RECORD,
     PARTITION,
     PARTITION_RECORD,
     TYPE_RECORD,
@@ -38,8 +38,6 @@ from shmjet.grid.times import now
 PIECE_BYTES = 1 << 20
 _PORTION = 2048
 """Entries that are read, or written, in one transaction."""
-_BY_PARTITION = (MARKER_RECORD, CLIENT_RECORD)
-"""Records of the catalogue that belong to a partition; it is the first part of their keys."""
 
 
 class _Piece(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -126,7 +124,7 @@ class PartitionCopy:
             for record_key in _records(env, LIST_RECORD):
                 if self._home(index, record_key) in partitions:
                     yield from self._of_list(index, record_key)
-            for kind in _BY_PARTITION:
+            for kind in BY_PARTITION:
                 for partition in partitions:
                     head = kind + PARTITION.pack(partition)
                     for portion in portions_behind(env, head):
@@ -226,8 +224,13 @@ class PartitionCopy:
             case Records():
 
                 def put(txn: Transaction) -> None:
+                    recorder = self._store.recorder(txn, self._store.environment(piece.environment))
                     for key, data in piece.records:
                         txn.put(key, data)
+                        if recorder is not None:
+                            recorder.catalogued(place_in(key), key, data)
+                    if recorder is not None:
+                        recorder.close()
 
                 self._store.environment(piece.environment).write(put, "the records of a partition")
             case File():
@@ -238,12 +241,15 @@ class PartitionCopy:
     def _change(self, environment: int, record_key: bytes, work: Any) -> None:
         env = self._store.environment(environment)
         table = self._store.table(environment, record_key)
-        rules: Rules = table.rules
+        home = table.home if table.lies_at_home else b""
 
         def attempt(txn: Transaction) -> None:
-            changes = Changes(txn, env, record_key, rules)
+            recorder = self._store.recorder(txn, env)
+            changes = Changes(txn, env, record_key, table.rules, recorder, home)
             work(changes)
             changes.close(ends=False)
+            if recorder is not None:
+                recorder.close()
 
         env.write(attempt, table.label)
 
@@ -258,18 +264,24 @@ class PartitionCopy:
     def _take_events(self, piece: Events) -> None:
         def work(changes: Changes) -> None:
             changes.take_over_events(piece.events, piece.sequences, now() - piece.moment)
-            changes.txn.put(LOG_RECORD + INCARNATION.pack(changes.record.log), piece.identity)
+            changes.take_over_identity(piece.identity)
 
         self._change(piece.environment, piece.record, work)
 
     def _take_blocks(self, piece: Blocks) -> None:
+        home = self._store.table(piece.environment, piece.record).home
+
         def work(txn: Transaction) -> None:
+            recorder = self._store.recorder(txn, self._store.environment(piece.environment))
             found = txn.get(piece.record)
             record = Record(next_incarnation(txn)) if found is None else Record.unpack(found)
             for index, block in piece.blocks:
                 txn.put(INCARNATION.pack(record.incarnation) + index, block)
             record.size, record.flags = piece.size, piece.flags
             txn.put(piece.record, record.pack())
+            if recorder is not None:
+                recorder.note(home, NewBlocks(piece.record, piece.flags, piece.size, piece.blocks))
+                recorder.close()
 
         self._store.environment(piece.environment).write(work, "a list")
 
@@ -286,9 +298,9 @@ class PartitionCopy:
             for record_key in _records(env, LIST_RECORD):
                 if self._home(index, record_key) in partitions:
                     self._drop_whole(index, record_key)
-            for kind in _BY_PARTITION:
+            for kind in BY_PARTITION:
                 for partition in partitions:
-                    _delete(env, kind + PARTITION.pack(partition))
+                    self._delete(env, kind + PARTITION.pack(partition))
         self._store.blobs.delete(self._files(partitions))
 
     def _drop_whole(self, index: int, record_key: bytes) -> None:
@@ -311,6 +323,21 @@ class PartitionCopy:
                         changes.remove(packed + tail)
 
                 self._change(index, record_key, work)
+
+    def _delete(self, env: Environment, head: bytes) -> None:
+        """Delete all records of the catalogue under keys that begin with `head`."""
+        for portion in portions_behind(env, head):
+
+            def work(txn: Transaction, portion: list[Entry] = portion) -> None:
+                recorder = self._store.recorder(txn, env)
+                for tail, _ in portion:
+                    txn.delete(head + tail)
+                    if recorder is not None:
+                        recorder.catalogued(place_in(head + tail), head + tail, None)
+                if recorder is not None:
+                    recorder.close()
+
+            env.write(work, "the records of a partition")
 
     # -- what there is ------------------------------------------------------------------------------------------
 
@@ -388,14 +415,3 @@ def portions_behind(env: Environment, head: bytes) -> Iterator[list[Entry]]:
             return
         yield portion
         low, skip = head + portion[-1][0], True
-
-
-def _delete(env: Environment, head: bytes) -> None:
-    """Delete all records under keys that begin with `head`."""
-    for portion in portions_behind(env, head):
-
-        def work(txn: Transaction, portion: list[Entry] = portion) -> None:
-            for tail, _ in portion:
-                txn.delete(head + tail)
-
-        env.write(work, "the records of a partition")

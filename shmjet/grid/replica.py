@@ -23,14 +23,16 @@ from shmjet.grid.change_log import (
     NewBlocks,
     NewEvents,
     NewJournal,
+    NewSequences,
     Puts,
     Removals,
     decode_changes,
+    place_in,
 )
 from shmjet.grid.changes import Changes, Entry, next_incarnation
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
-from shmjet.grid.layout import INCARNATION, LOG_RECORD, Record
+from shmjet.grid.layout import INCARNATION, Record
 from shmjet.grid.store import Opened
 from shmjet.grid.table import Table
 from shmjet.grid.times import now
@@ -246,6 +248,7 @@ class _Work:
         self._later = later
         self._after = after
         self._maps: dict[bytes, Changes] = {}
+        self._recorder = store.recorder(txn, env)
 
     def do(self, todo: Iterable[list[Change]]) -> None:
         for changes in todo:
@@ -253,6 +256,8 @@ class _Work:
                 self._do(change)
         for map_ in self._maps.values():
             map_.close(ends=False)
+        if self._recorder is not None:
+            self._recorder.close()
 
     def _do(self, change: Change) -> None:
         match change:
@@ -263,8 +268,9 @@ class _Work:
                 for tail in change.keys:
                     map_.give_up(tail)
             case NewJournal():
-                log = self._map(change.record).record.log
-                self._txn.put(LOG_RECORD + INCARNATION.pack(log), change.identity)
+                self._map(change.record).take_over_identity(change.identity)
+            case NewSequences():
+                self._map(change.record).take_over_events([], change.sequences, 0)
             case NewEvents():
                 self._map(change.record).take_over_events(change.events, {}, self._later)
             case CutEvents():
@@ -279,14 +285,18 @@ class _Work:
                         self._txn.delete(key)
                     else:
                         self._txn.put(key, value)
-            case FilesGone():
+                    if self._recorder is not None:
+                        self._recorder.catalogued(place_in(key), key, value)
+            case FilesGone():  # nothing names them any more, which is enough for a restart
                 self._after.files += change.names
 
     def _map(self, record_key: bytes) -> Changes:
         found = self._maps.get(record_key)
         if found is None:
-            rules = self._store.table(self._environment, record_key).rules
-            found = self._maps[record_key] = Changes(self._txn, self._env, record_key, rules)
+            table = self._store.table(self._environment, record_key)
+            home = table.home if table.lies_at_home else b""
+            found = Changes(self._txn, self._env, record_key, table.rules, self._recorder, home)
+            self._maps[record_key] = found
         return found
 
     def _append(self, change: NewBlocks) -> None:
@@ -297,13 +307,16 @@ class _Work:
             self._txn.put(prefix + index, block)
         record.size, record.flags = change.size, change.flags
         self._txn.put(change.record, record.pack())
+        if self._recorder is not None:
+            self._recorder.note(self._store.table(self._environment, change.record).home, change)
 
     def _drop(self, change: Dropped) -> None:
         under_way = self._maps.pop(change.record, None)
         if under_way is not None:
             under_way.close(ends=False)
         table = self._store.table(self._environment, change.record)
-        self._after.dropped.append((table, table.drop_in(self._txn, keep_name=change.keep_name)))
+        dropped = table.drop_in(self._txn, keep_name=change.keep_name, recorder=self._recorder)
+        self._after.dropped.append((table, dropped))
 
 
 def apply_changes(

@@ -20,7 +20,7 @@ from shmjet.core.map_config import PLAIN, MapConfig, config_of
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
 from shmjet.grid.change_log import Recorder
 from shmjet.grid.changes import Rules, flags_of
-from shmjet.grid.commit_counters import CommitCounters
+from shmjet.grid.commit_counters import ALL, BACKED_UP, ON_DISK, CommitCounters
 from shmjet.grid.disk_link import DiskLink
 from shmjet.grid.divided_blobs import DividedBlobs
 from shmjet.grid.divided_table import DividedTable
@@ -140,6 +140,8 @@ class Grid:
             place = folder / str(index)
             place.mkdir(mode=0o700)
             env = Environment(place, map_size, announcements.of(index))
+            env.announced[ON_DISK] = ALL if disk is None else 0
+            env.announced[BACKED_UP] = 0 if is_divided else ALL
             env.open()
             env.close()
             _reserve(place / "lock.mdb", (place / "lock.mdb").stat().st_size)
@@ -289,10 +291,11 @@ class Opened:
         self._tables: dict[tuple[int, bytes], Table] = {}
 
     def _made_blobs(self) -> BlobStore:
-        reserve, disk = self.folder / RESERVE_FILE, self.layout.disk
-        if disk:
-            return BlobStore(Path(disk) / BLOB_FOLDER, reserve, Path(disk) / GONE_FOLDER)
         kind = DividedBlobs if self.is_divided else BlobStore
+        reserve = self.folder / RESERVE_FILE
+        if self.layout.disk:
+            disk = Path(self.layout.disk)
+            return kind(disk / BLOB_FOLDER, reserve, disk / GONE_FOLDER)
         return kind(self.folder / BLOB_FOLDER, reserve)
 
     @property
@@ -377,6 +380,10 @@ class Opened:
         for env in self._environments:
             env.forked()
 
+    def recorder(self, txn: Transaction, env: Environment) -> Recorder | None:
+        """Return what notes for the disk what a transaction does to partitions that are not open; None without one."""
+        return Recorder(txn, env, notes_all=True) if self.is_on_disk else None
+
     def load_class(self, class_id: str) -> bytes | None:
         """Return the pickle of a class, or None."""
         with self._environments[0].begin() as txn:
@@ -388,8 +395,8 @@ class Opened:
         key = TYPE_RECORD + class_id.encode()
 
         def work(txn: Transaction) -> None:
-            if txn.put(key, data, overwrite=False) and self.is_on_disk:
-                recorder = Recorder(txn, self._environments[0], notes_all=True)
+            recorder = self.recorder(txn, self._environments[0])
+            if txn.put(key, data, overwrite=False) and recorder is not None:
                 recorder.catalogued(PARTITION.pack(0), key, data)
                 recorder.close()
 

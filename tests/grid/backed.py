@@ -34,10 +34,11 @@ class BackedStores(Stores):
         folder: where they are.
         members: how many.
         backups: of each partition.
+        disk: as of `Stores`.
     """
 
-    def __init__(self, folder: Path, members: int, backups: int) -> None:
-        super().__init__(folder, members)
+    def __init__(self, folder: Path, members: int, backups: int, disk: Path | None = None) -> None:
+        super().__init__(folder, members, disk)
         self.backups = backups
         self.alive = dict.fromkeys(self.names)
         self.replicas = {name: Replica(self.grids[name].opened) for name in self.names}

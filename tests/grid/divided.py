@@ -9,6 +9,7 @@ from pathlib import Path
 from shmjet.core import MapConfig
 from shmjet.grid import Grid
 from shmjet.grid.commit_counters import TURNED
+from shmjet.grid.disk.store_on_disk import StoreOnDisk
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.ownership import close_partitions, open_partitions
 from shmjet.grid.partition_copy import PartitionCopy
@@ -31,12 +32,20 @@ class Stores:
     Args:
         folder: where they are.
         members: how many.
+        disk: where they are kept; None: in memory alone.
     """
 
-    def __init__(self, folder: Path, members: int) -> None:
+    def __init__(self, folder: Path, members: int, disk: Path | None = None) -> None:
         self.names = tuple(map(str, range(members)))
+        self.disk = disk
+        self.on_disk: dict[str, StoreOnDisk] = {}
         for name in self.names:
-            Grid.create(folder / name, COUNT, environments=2, map_size=1 << 30, maps=CONFIGS, is_divided=True)
+            if disk is None:
+                Grid.create(folder / name, COUNT, environments=2, map_size=1 << 30, maps=CONFIGS, is_divided=True)
+            else:
+                disk.mkdir(exist_ok=True)
+                place = disk / name
+                self.on_disk[name] = StoreOnDisk(folder / name, place, COUNT, CONFIGS, 0.002, is_divided=True)
         self.services = {name: GridService(folder / name) for name in self.names}
         self.grids = {name: Grid.open(folder / name) for name in self.names}
         for name in self.names:
@@ -55,6 +64,8 @@ class Stores:
         for name in self.names:
             self.services[name].close()
             self.grids[name].close()
+            if name in self.on_disk:
+                self.on_disk[name].close()
 
     def open(self, name: str, partitions: list[int]) -> None:
         """Open partitions on a member."""

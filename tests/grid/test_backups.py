@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 import time
 from collections import defaultdict
@@ -12,18 +13,21 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from msgspec.msgpack import encode
+from msgspec.structs import replace
 
 from shmjet.core.grid_calls import journal_reader, put_once
 from shmjet.core.keys import partition_id
 from shmjet.data.errors import MemberLostError
-from shmjet.grid import GridError
+from shmjet.grid import Grid, GridError
 from shmjet.grid.change_log import read_records
+from shmjet.grid.disk.store_on_disk import StoreOnDisk
 from shmjet.grid.ownership import Opening, close_partitions, count_backups, open_here, opening
+from shmjet.grid.partition_copy import File, PartitionCopy
 from shmjet.grid.replica import Replica, Sent
 from shmjet.grid.routed import RoutedGrid
 from tests.examples import EXPLORES, seeds
 from tests.grid.backed import BackedStores
-from tests.grid.divided import COUNT, Losing
+from tests.grid.divided import CONFIGS, COUNT, Losing
 from tests.grid.linearisability import Operation, is_linearisable
 from tests.grid.test_divided import Point
 from tests.grid.test_histories import KEYS, KINDS, do
@@ -40,14 +44,16 @@ def replayed(there: Any) -> dict[Any, Any]:
     return found
 
 
-@pytest.mark.parametrize(("backups", "is_local"), [(1, False), (2, True)], ids=["one", "two-worker"])
+@pytest.mark.parametrize(
+    ("backups", "is_local", "on_disk"), [(1, False, True), (2, True, False)], ids=["one-disk", "two-worker"]
+)
 @pytest.mark.parametrize("name", ["plain", "journal", "limited"])
 @pytest.mark.parametrize("seed", range(30 if EXPLORES else 1))
 def test_every_operation_is_there_when_members_are_lost(
-    tmp_path: Path, name: str, backups: int, is_local: bool, seed: int
+    tmp_path: Path, name: str, backups: int, is_local: bool, on_disk: bool, seed: int
 ) -> None:
     chance = random.Random(seed)
-    stores = BackedStores(tmp_path, 7, backups)
+    stores = BackedStores(tmp_path, 7, backups, tmp_path / "disk" if on_disk else None)
     grid = stores.grid(is_local=is_local)
     jet, items, model, expected = grid.get_map(name), grid.get_list("items"), dict[Any, Any](), list[Any]()
     for number in range(400):
@@ -102,7 +108,25 @@ def test_every_operation_is_there_when_members_are_lost(
     assert len(stores.alive) < 7 - backups
     if name == "journal":
         assert replayed(jet) == model
+    for number, member in enumerate(stores.on_disk):
+        stores.on_disk[member].sync()
+        copy, folder = tmp_path / f"copy{number}", tmp_path / f"again{number}"
+        shutil.copytree(tmp_path / "disk" / member, copy)
+        again = StoreOnDisk(folder, copy, COUNT, CONFIGS, 0.01, is_divided=True)
+        with Grid.open(folder) as there:
+            (files, *entries), (before, *others) = contents(there.opened), contents(stores.grids[member].opened)
+            assert entries == others
+            assert files.items() <= before.items()  # a start removes files without a name in an entry
+        again.close()
     stores.close()
+
+
+def contents(store: Any) -> list[Any]:
+    """Return all that a store has, but for the moments at which it was read."""
+    pieces = list(PartitionCopy(store).pieces(range(COUNT)))
+    files = {(piece.name, piece.offset): piece.data for piece in pieces if isinstance(piece, File)}
+    others = [piece for piece in pieces if not isinstance(piece, File)]
+    return [files, *(replace(piece, moment=0) if hasattr(piece, "moment") else piece for piece in others)]
 
 
 @pytest.mark.parametrize("seed", seeds(30 if EXPLORES else 3))

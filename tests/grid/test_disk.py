@@ -345,8 +345,8 @@ def test_other_settings_are_refused(disk: Disk, tmp_path: Path) -> None:
         restore(tmp_path / "b", disk.folder, 7, {"plain": MapConfig(max_bytes=1000)}, waits_for_disk=False)
     store = disk.folder / files.STORE_FILE
     before = store.read_text()
-    store.write_text(before.replace('"format":1', '"format":7'))
-    with pytest.raises(ConfigError, match=r"in format 7\.5; this shmjet reads 1\.5"):
+    store.write_text(before.replace('"format":2', '"format":7'))
+    with pytest.raises(ConfigError, match=r"in format 7\.5; this shmjet reads 1\.5 and 2\.5"):
         restore(tmp_path / "c", disk.folder, 7, MAPS, waits_for_disk=False)
     store.write_text("{}")
     with pytest.raises(ConfigError, match=r"format 0\.0"):

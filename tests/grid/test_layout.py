@@ -65,7 +65,7 @@ def test_the_page_states_the_numbers_of_the_code() -> None:
 
 
 def test_the_page_states_the_numbers_of_the_files_on_disk() -> None:
-    assert (files.FRAME.size, files.MAGIC, files.CLOCK, files.FORMAT) == (24, b"SJL1", 65535, 1)
+    assert (files.FRAME.size, files.MAGIC, files.CLOCK, files.FORMAT) == (24, b"SJL1", 65535, 2)
     assert f"`{files.MAGIC.decode()}`" in PAGE
     assert f"`{files.STORE_FILE}` | format ({files.FORMAT})" in PAGE
     assert all(f"| `{name}" in PAGE for name in (files.LOG, files.CHECKPOINT, files.UNFINISHED, layout.GONE_FOLDER))

@@ -208,7 +208,7 @@ class Member:
 
             place, pause = self._storage / "grid", settings.storage_sync
             try:
-                self._disk = StoreOnDisk(self._grid_folder, place, count, settings.maps, pause, self._phase)
+                self._disk = StoreOnDisk(self._grid_folder, place, count, settings.maps, pause, phase=self._phase)
             except BaseException:
                 self.folder.remove()
                 raise

@@ -23,8 +23,10 @@ from shmjet.grid.errors import GridError
 from shmjet.grid.times import now
 from shmjet.host.folders import sync_folder
 
-FORMAT = 1
-"""The version of what is described here; a folder of another one is refused."""
+FORMAT = 2
+"""The version of what is described here."""
+FORMATS = (1, FORMAT)
+"""Versions that are read; a folder of another one is refused. In the first there were no partitions that come and go."""
 STORE_FILE = "store.json"
 CHECKPOINT, LOG, UNFINISHED = "checkpoint-", "log-", "new-"
 MAGIC = b"SJL1"
@@ -64,7 +66,7 @@ class StoreFile(msgspec.Struct, frozen=True):
     """What has to be known of a store on disk before anything else of it is read.
 
     Args:
-        partition_count, environments, maps: as of the store (`grid.layout.Layout`).
+        partition_count, environments, maps, is_divided: as of the store (`grid.layout.Layout`).
         version: of the bytes in the store.
         format: of the files.
     """
@@ -74,6 +76,7 @@ class StoreFile(msgspec.Struct, frozen=True):
     maps: dict[str, MapConfig]
     version: int
     format: int = FORMAT
+    is_divided: bool = False
 
     def write(self, folder: Path) -> None:
         """Write it, whole or not at all; it is on disk when this returns."""
@@ -101,10 +104,11 @@ class StoreFile(msgspec.Struct, frozen=True):
         try:
             versions = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
             found = [int(bytes(versions.get(name, b"0"))) for name in ("format", "version")]
-            if found != [FORMAT, version]:
+            if found[0] not in FORMATS or found[1] != version:
+                known = " and ".join(f"{known}.{version}" for known in FORMATS)
                 raise ConfigError(
                     f"{path} says that maps and lists lie here in format {found[0]}.{found[1]}; this shmjet reads "
-                    f"{FORMAT}.{version}: start the version that wrote it, or give another folder as storage"
+                    f"{known}: start the version that wrote it, or give another folder as storage"
                 )
             return msgspec.json.decode(data, type=StoreFile)
         except (msgspec.MsgspecError, ValueError) as error:

@@ -22,7 +22,7 @@ from shmjet.core.map_config import MapConfig, config_of
 from shmjet.data.errors import ConfigError
 from shmjet.grid.change_log import decode_changes, last_number, trim
 from shmjet.grid.changes import Changes, Entry, Rules, flags_of
-from shmjet.grid.commit_counters import BACKED_UP, LOGGED
+from shmjet.grid.commit_counters import BACKED_UP, LOGGED, ON_DISK
 from shmjet.grid.disk.files import (
     CHECKPOINT,
     CLOCK,
@@ -50,8 +50,9 @@ from shmjet.grid.layout import (
     Layout,
     Record,
 )
+from shmjet.grid.ownership import close_partitions
 from shmjet.grid.replica import apply_changes
-from shmjet.grid.store import Grid, Opened
+from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER, Grid, Opened
 from shmjet.grid.sweeping import EVENTS
 
 _PORTION = 64
@@ -73,6 +74,7 @@ def restore(
     maps: Mapping[str, MapConfig],
     *,
     waits_for_disk: bool,
+    is_divided: bool = False,
     phase: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Make the store of a member that is kept on disk, with all that is there.
@@ -82,7 +84,7 @@ def restore(
         disk: where it is kept; it is made if it is not there.
         partition_count: of maps; that on disk has to be the same.
         maps: settings of maps, by name or pattern.
-        waits_for_disk: see `shmjet.grid.layout.Layout`.
+        waits_for_disk, is_divided: see `shmjet.grid.layout.Layout`. No partition is open afterwards.
         phase: takes what is being done.
 
     Raises:
@@ -99,10 +101,24 @@ def restore(
             f"JetConfig.partition_count is {partition_count}, but the maps and lists in {disk} have "
             f"{found.partition_count} partitions: give that number, or another folder as storage"
         )
-    environments = None if found is None else found.environments
-    Grid.create(folder, partition_count, environments=environments, maps=maps, disk=disk, waits_for_disk=waits_for_disk)
+    if found is not None and found.is_divided != is_divided:
+        way = "with" if found.is_divided else "without"
+        raise ConfigError(
+            f"the maps and lists in {disk} were written {way} JetConfig.bind: start it {way} bind, or give another "
+            "folder as storage"
+        )
+    environments = ENVIRONMENTS_OF_A_CLUSTER if is_divided else None
+    Grid.create(
+        folder,
+        partition_count,
+        environments=environments if found is None else found.environments,
+        maps=maps,
+        is_divided=is_divided,
+        disk=disk,
+        waits_for_disk=waits_for_disk,
+    )
     layout = Layout.read(folder)
-    made = StoreFile(partition_count, layout.environments, dict(maps), VERSION)
+    made = StoreFile(partition_count, layout.environments, dict(maps), VERSION, is_divided=is_divided)
     if found is None:
         made.write(disk)
         return
@@ -121,9 +137,12 @@ def restore(
             if generation >= checkpoint:
                 _apply(opened, disk / f"{LOG}{generation}", progress)
         for env in opened.environments:
+            if is_divided:
+                close_partitions([env], range(partition_count))
             with env.begin() as txn:
                 last = last_number(txn)
-            env.announced[LOGGED] = env.announced[BACKED_UP] = last
+            for word in (LOGGED, ON_DISK, *((BACKED_UP,) if is_divided else ())):
+                env.announced[word] = last
             trim(env)
         _check_limits(opened, found.maps, maps)
         made.write(disk)

@@ -20,6 +20,7 @@ class StoreOnDisk:
         partition_count: of maps.
         maps: settings of maps, by name or pattern.
         sync_s: seconds, about, for which a change may be in memory alone; 0: a change waits for the disk.
+        is_divided: its partitions come and go; none is open at first.
         phase: takes what is being done.
 
     Raises:
@@ -33,9 +34,11 @@ class StoreOnDisk:
         partition_count: int,
         maps: Mapping[str, MapConfig],
         sync_s: float,
+        *,
+        is_divided: bool = False,
         phase: Callable[[str], None] = lambda _: None,
     ) -> None:
-        restore(folder, disk, partition_count, maps, waits_for_disk=not sync_s, phase=phase)
+        restore(folder, disk, partition_count, maps, waits_for_disk=not sync_s, is_divided=is_divided, phase=phase)
         self._grid = Grid.open(folder)
         self._writer = DiskWriter(self._grid.opened, disk, sync_s)
         self._writer.start()

@@ -1,8 +1,8 @@
 """The thread of a member that brings the changes of its store to disk.
 
 It follows the log of changes (`grid.change_log`) of all environments and appends the records to one file, which it
-syncs once for all that has been changed meanwhile. The number up to which an environment's records are on disk is the
-word that tells elsewhere what all backups have: records behind it stay in the store. When a log has become long, a new
+syncs once for all that has been changed meanwhile. A word of each environment tells up to which number its records are
+on disk (`CommitCounters`): records behind it stay in the store. When a log has become long, a new
 one is begun, and a second thread copies the environments; when the copy is on disk, older files go.
 
 An error of the disk is tried again until it is over. What was being written then begins anew in another file, because
@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from shmjet.grid.change_log import NewBlocks, NewEvents, Puts, decode_changes, raw_records
-from shmjet.grid.commit_counters import BACKED_UP, DISK_ERROR, LOGGED
+from shmjet.grid.commit_counters import DISK_ERROR, LOGGED, ON_DISK
 from shmjet.grid.disk.files import (
     CHECKPOINT,
     CLOCK,
@@ -74,7 +74,7 @@ class DiskWriter:
         self._least = log_bytes
         self._reserve = folder / RESERVE_FILE
         self._bell = opened.disk.bell
-        self._at = [env.announced[BACKED_UP] for env in opened.environments]
+        self._at = [env.announced[ON_DISK] for env in opened.environments]
         self._generation = max([*generations(folder, LOG), *generations(folder, CHECKPOINT)], default=0)
         self._fd = -1
         self._synced = 0
@@ -182,8 +182,7 @@ class DiskWriter:
             self._sync()
         self._words()[DISK_ERROR] = 0
         for env, number in zip(self._opened.environments, reached, strict=True):
-            if number > env.announced[BACKED_UP]:
-                env.announced[BACKED_UP] = number
+            env.announced[ON_DISK] = number
         self._at = reached
         for path in gone:
             path.unlink(missing_ok=True)
