@@ -94,7 +94,10 @@ class SimulatedData:
                 self._simulation.broken(f"two tables {table.version} share members: {other} and {table}")
         if table not in self._tables[table.version]:
             self._tables[table.version].append(table)
+        if table.is_waiting:
+            return
         view = key_of(_view(node))
+        self._take_up(table, node, view)
         for partition in range(PARTITIONS):
             if table.primary(partition) != node.uuid:
                 self._leading.discard((node.uuid, partition))
@@ -109,6 +112,16 @@ class SimulatedData:
         for partition, uuid in table.hand_overs():
             if table.primary(partition) == node.uuid:
                 self._later(self._hand_over, node, partition, table.epoch, uuid)
+
+    def _take_up(self, table: PartitionTable, node: Node, view: Key) -> None:
+        """Have a member take up what it has on disk, where its first open table says that this counts."""
+        found, node.stored = node.stored, None
+        if found is None or not table.former or table.former[table.members.index(node.uuid)] != found.uuid:
+            return
+        old = found.table.epoch, found.table.members
+        self._before[view] |= {old, *self._before[old]}
+        for partition in range(PARTITIONS):
+            self._replicas[node.uuid, partition] = dict(self._replicas[found.uuid, partition])
 
     # -- what members do ----------------------------------------------------------------------------------------
 
@@ -239,7 +252,7 @@ class SimulatedData:
         member = node.member
         if member is None or member.table is None or member.state is not State.MEMBER:
             return None
-        if self._simulation.now < node.paused_until or member.me.uuid != node.uuid:
+        if self._simulation.now < node.paused_until or member.me.uuid != node.uuid or member.table.is_waiting:
             return None
         return member.table if member.table.primary(partition) == node.uuid else None
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from shmjet.cluster.membership.events import PartitionsLost, State, TableInstalled, ViewInstalled, WasFenced
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import MembershipMessage, Peer, View
+from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.partitions.table import Version
 from tests.cluster.simulated_data import PARTITIONS, SimulatedData
 
@@ -43,6 +44,8 @@ class Node:
         self.installed: View | None = None
         """The last view that was looked at: the member may have left it since."""
         self.version: Version = (0, 0)
+        self.stored: StoredTable | None = None
+        """What its disk has when a member is started."""
         self.uuid = ""
         """The identity at the time of the event that is looked at: it may have changed since."""
 
@@ -60,6 +63,7 @@ class Node:
             self.simulation.now,
             backups=self.simulation.backups,
             holds_data=True,
+            stored=self.stored,
         )
         self.generation += 1
         self.paused_until, self.epoch, self.uuid, self.version = 0.0, 0, peer.uuid, (0, 0)

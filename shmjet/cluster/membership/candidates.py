@@ -104,6 +104,12 @@ def answer_to(
             f"{request.backup_count}: give all members the same backup_count, and the same in the settings of maps"
         )
         return JoinRefused(me, text)
+    if request.origin and table is not None and request.origin != table.origin:
+        text = (
+            f"the cluster of {me.address} has other maps and lists than those in the storage of {peer.address}: give "
+            "that member another folder as storage, or start the cluster with a member that has these maps and lists"
+        )
+        return JoinRefused(me, text)
     if view.find(peer.uuid) is not None:
         return Install(me.uuid, view, table)
     if 0 < request.since <= view.epoch:

@@ -19,6 +19,7 @@ from shmjet.cluster.membership.roster import Roster
 from shmjet.cluster.membership.table_agreement import TableAgreement
 from shmjet.cluster.membership.view_agreement import Agreement
 from shmjet.cluster.membership.views import Fenced, MembershipMessage, Peer, View
+from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.partitions.table import PartitionTable
 
 
@@ -34,6 +35,7 @@ class MemberState:
         allow_code: whether this member takes code from clients; has to be the same in all members.
         backups: how many of each partition there should be; has to be the same in all members.
         holds_data: partitions hold data, so that they move only when it is reported that they were copied.
+        stored: what this member has on disk; None: nothing.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class MemberState:
         allow_code: bool = True,
         backups: int = 0,
         holds_data: bool = False,
+        stored: StoredTable | None = None,
     ) -> None:
         self.me = me
         self.state = State.JOINING
@@ -63,7 +66,9 @@ class MemberState:
         self._next_heartbeat = now
         self._next_probe = now
         self._agreement = Agreement()
-        self._tables = TableAgreement(partition_count, backups, holds_data=holds_data)
+        if stored is not None:  # tables of the cluster that begins have to be newer
+            self._agreement.saw(stored.table.epoch)
+        self._tables = TableAgreement(partition_count, backups, holds_data=holds_data, stored=stored)
         self._reset(now)
 
     def _reset(self, now: float) -> None:

@@ -154,6 +154,23 @@ class Network:
         return self._state.state is State.ISOLATED
 
     @property
+    def waits_for(self) -> str:
+        """Why no partition is open yet, in the words of an error message; empty when that is not so."""
+        table = self.table
+        if table is None or table.awaited is None:
+            return ""
+        members = ", ".join(table.awaited) or "the others"
+        return (
+            f"maps and lists are on the disks of members that have not come yet ({members}); start these, or go on "
+            "without what only they have by `shmjet recover`"
+        )
+
+    def go_on_without(self) -> None:
+        """Wait no longer for members that have partitions on disk; for the coordinator."""
+        self._state.go_on_without()
+        self._pump()
+
+    @property
     def trouble(self) -> str:
         """Why there is no view: in the words of an error message."""
         if self._state.state is State.ISOLATED:
@@ -184,6 +201,7 @@ class Network:
             allow_code=self._settings.allow_code,
             backups=self._settings.backup_count,
             holds_data=True,
+            stored=self._user.stored_table,
         )
 
     async def join(self) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from shmjet.cluster.folder import InstanceFolder
 from shmjet.cluster.membership.events import ViewInstalled
 from shmjet.cluster.membership.views import Peer
+from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.net.messages import TlsFiles
 
 
@@ -38,6 +39,10 @@ class NetworkUser(Protocol):
     @property
     def folder(self) -> InstanceFolder:
         """The member's folder."""
+
+    @property
+    def stored_table(self) -> StoredTable | None:
+        """What this member has on disk of the partitions of its cluster; None: nothing."""
 
     def link_setup(self) -> tuple[int, int, list[int]]:
         """Return size of the control segment, offset of the link's block in it, and two descriptors for the link."""

@@ -369,6 +369,12 @@ class SnapshotKept(msgspec.Struct, frozen=True, tag=True, array_like=True):
     error: str
 
 
+class SyncMaps(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: bring all changes of maps and lists to disk, and answer with `SnapshotKept`."""
+
+    number: int
+
+
 class AskSnapshots(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Coordinator to member: which files have you in this folder of snapshots?
 
@@ -453,7 +459,9 @@ ExecutionMessage = (
     | PartLogs
     | PutFile
 )
-SnapshotMessage = AskFile | FilePiece | KeepSnapshot | SnapshotKept | AskSnapshots | SnapshotFiles | ForgetSnapshots
+SnapshotMessage = (
+    AskFile | FilePiece | KeepSnapshot | SnapshotKept | SyncMaps | AskSnapshots | SnapshotFiles | ForgetSnapshots
+)
 KeeperMessage = CopyPartitions | CopiedPartitions | ShipChanges | AgreeOnTails | CompareSums | OfferLine | ChangesTaken
 RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
 PeerMessage = MembershipMessage | ExecutionMessage | RunMessage | RelayMessage | KeeperMessage | SnapshotMessage

@@ -18,12 +18,14 @@ from shmjet.cluster.membership.views import (
     ProposeTable,
     Reject,
     ReplicaReport,
+    StoredReport,
     View,
 )
+from shmjet.cluster.partitions.recovery import StoredTable, lost_partitions, recovered, waiting
 from shmjet.cluster.partitions.table import NO_TABLE, Change, Event, Holder, PartitionTable, Version
 from shmjet.net.addresses import split_address
 
-TableMessage = ReplicaReport | ProposeTable | AcceptTable | InstallTable
+TableMessage = ReplicaReport | StoredReport | ProposeTable | AcceptTable | InstallTable
 Outgoing = tuple[str, TableMessage | Reject]
 """An address, and what to send there."""
 
@@ -35,12 +37,16 @@ class TableAgreement:
         count: of partitions.
         backups: how many of each partition there should be, as far as there are members.
         holds_data: partitions hold data that has to be copied before they can move; without, they move at once.
+        stored: what this member has on disk, until a cluster that it is in has open partitions.
     """
 
-    def __init__(self, count: int, backups: int, *, holds_data: bool) -> None:
+    def __init__(self, count: int, backups: int, *, holds_data: bool, stored: StoredTable | None = None) -> None:
         self._count = count
         self._backups = backups
         self._holds_data = holds_data
+        self._stored = stored
+        self._all_came = False
+        self._lost: list[int] = []
         self._report = 0
         self.forget()
 
@@ -60,7 +66,19 @@ class TableAgreement:
         self._accepted: set[str] = set()
         self._reported: dict[Change, None] = {}
         self._heard: dict[str, int] = {}
+        self._brought: dict[str, StoredTable] = {}
+        """By member, what it has on disk, while the table waits."""
         self.forget_votes()
+
+    @property
+    def origin(self) -> str:
+        """Which data this member has on disk and waits with; empty: none."""
+        return "" if self._stored is None else self._stored.table.origin
+
+    def _put_in_force(self, table: PartitionTable | None) -> None:
+        self.table = self._installed = table
+        if table is not None and not table.is_waiting:  # what is on disk counts by that, or no more
+            self._stored = None
 
     # -- with a view --------------------------------------------------------------------------------------------
 
@@ -98,6 +116,8 @@ class TableAgreement:
         """Return the table of the next view, which all its members have accepted, and the partitions that are lost."""
         members = [_holder(peer) for peer in view.members]
         base = self._base(view, me)
+        if base is None and self._stored is not None:
+            return waiting(view.epoch, self._stored, members, self._backups), []
         if base is None:
             return PartitionTable.first(view.epoch, self._count, members, self._backups), []
         table, lost = base.after(view.epoch, members, self._backups)
@@ -121,7 +141,8 @@ class TableAgreement:
     def install(self, table: PartitionTable | None) -> None:
         """Take the table that comes with a view; what was reported and proposed was for another one."""
         self._begin_epoch()
-        self.table = self._newest = self._installed = table
+        self._newest = table
+        self._put_in_force(table)
 
     def take_installed(self) -> PartitionTable | None:
         """Return a table that has come into force, once."""
@@ -142,6 +163,8 @@ class TableAgreement:
         table = self.table
         if table is None:
             return
+        if table.is_waiting:
+            yield from self._bring(view, me, promised)
         self._reported = {change: None for change in self._reported if table.changed([change]) is not table}
         if self._reported:
             self._report += 1
@@ -164,6 +187,9 @@ class TableAgreement:
         match message:
             case ReplicaReport() if view.coordinator.uuid == me:
                 yield from self._propose(message, view, me, promised)
+            case StoredReport() if view.coordinator.uuid == me and message.epoch == view.epoch:
+                self._brought[message.sender] = message.stored
+                yield from self._recover(view, me, promised)
             case ProposeTable() if message.sender == view.coordinator.uuid:
                 if promised > view.epoch and message.table.version > self.newest:
                     yield view.coordinator.address, Reject(me, promised)
@@ -174,7 +200,7 @@ class TableAgreement:
             case InstallTable() if view.find(message.sender) is not None:
                 table = message.table
                 if table.epoch == view.epoch and self.table is not None and table.version > self.table.version:
-                    self.table = self._installed = table
+                    self._put_in_force(table)
                     self._newest = max(self._newest or table, table, key=lambda table: table.version)
 
     def catch_up(self, stamp: int, me: str) -> InstallTable | None:
@@ -209,10 +235,47 @@ class TableAgreement:
         if changed.leaving != table.leaving:
             changed = changed.vacated([_holder(peer) for peer in view.members], self._backups)
         if changed is not table:
-            self._newest = self._proposal = changed
-            self._accepted = set()
-            yield from self._questions(view, me)
-            yield from self._accept(AcceptTable(me, *changed.version), view, me, promised)
+            yield from self._offer(changed, view, me, promised)
+
+    def _offer(self, changed: PartitionTable, view: View, me: str, promised: int) -> Iterator[Outgoing]:
+        self._newest = self._proposal = changed
+        self._accepted = set()
+        yield from self._questions(view, me)
+        yield from self._accept(AcceptTable(me, *changed.version), view, me, promised)
+
+    # -- while members with partitions on disk are waited for -----------------------------------------------------
+
+    def go_on_without(self) -> None:
+        """Wait no longer for members whose partitions are on disk; for the coordinator."""
+        self._all_came = True
+
+    def take_lost(self) -> list[int]:
+        """Return the partitions that are lost as the members that had them were not waited for, once."""
+        lost, self._lost = self._lost, []
+        return lost
+
+    def _bring(self, view: View, me: str, promised: int) -> Iterator[Outgoing]:
+        if view.coordinator.uuid == me:
+            yield from self._recover(view, me, promised)
+        elif self._stored is not None:
+            yield view.coordinator.address, StoredReport(me, view.epoch, self._stored)
+
+    def _recover(self, view: View, me: str, promised: int) -> Iterator[Outgoing]:
+        """Propose the table of what all members have brought, or the members to wait for."""
+        table = self._newest
+        if table is None or not table.is_waiting or self._proposal is not None:
+            return
+        if promised > view.epoch:
+            self.wants_view = True
+            return
+        found = {uuid: stored for uuid, stored in self._brought.items() if view.find(uuid) is not None}
+        if self._stored is not None:
+            found[me] = self._stored
+        holders = [_holder(peer) for peer in view.members]
+        changed = recovered(table, found, holders, self._backups, all_came=self._all_came)
+        if changed is not table:
+            self._lost = [] if changed.is_waiting else lost_partitions(changed, found)
+            yield from self._offer(changed, view, me, promised)
 
     def _questions(self, view: View, me: str) -> Iterator[Outgoing]:
         if self._proposal is not None:
@@ -223,7 +286,7 @@ class TableAgreement:
     def _answer(self, table: PartitionTable, view: View, me: str) -> Iterator[Outgoing]:
         if table.epoch == view.epoch and self._newest is not None and table.version >= self._newest.version:
             if table.version > self._newest.version and self._newest is not self.table:
-                self.table = self._installed = self._newest  # nothing is proposed before that is in force
+                self._put_in_force(self._newest)  # nothing is proposed before that is in force
             self._newest = table
             yield view.coordinator.address, AcceptTable(me, *table.version)
 
@@ -234,7 +297,7 @@ class TableAgreement:
         self._accepted.add(message.sender)
         if self._accepted.issuperset(view.uuids):
             self._proposal = None
-            self.table = self._installed = table
+            self._put_in_force(table)
             for peer in view.members:
                 if peer.uuid != me:
                     yield peer.address, InstallTable(me, table)

@@ -30,7 +30,9 @@ class ViewChanges(MemberState):
 
     def _join_request(self) -> JoinRequest:
         epoch, since = self._agreement.highest, self._agreement.since
-        return JoinRequest(self.me, self._partition_count, epoch, since, self._allow_code, self._backups)
+        return JoinRequest(
+            self.me, self._partition_count, epoch, since, self._allow_code, self._backups, self._tables.origin
+        )
 
     def _consider(self, now: float) -> None:
         """See whether the view still fits; propose another, or find that we have no right to."""
@@ -164,3 +166,10 @@ class ViewChanges(MemberState):
         table = self._tables.take_installed()
         if table is not None:
             self._events.append(TableInstalled(table))
+            if lost := self._tables.take_lost():
+                self._events.append(PartitionsLost(tuple(lost)))
+
+    def go_on_without(self) -> None:
+        """Wait no longer for members whose partitions are on disk; the coordinator decides."""
+        self._tables.go_on_without()
+        self._repeat_tables()

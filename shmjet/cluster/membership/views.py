@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.partitions.table import NO_TABLE, Change, PartitionTable, Version
 
 
@@ -79,6 +80,8 @@ class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The first that it has promised to be in under this identity; 0 for none yet."""
     allow_code: bool = True
     backup_count: int = 0
+    origin: str = ""
+    """Which data it has on disk, see `PartitionTable.origin`; empty: none that has to count."""
 
 
 class Redirect(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -189,6 +192,14 @@ class ReplicaReport(msgspec.Struct, frozen=True, tag=True, array_like=True):
     changes: tuple[Change, ...]
 
 
+class StoredReport(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to the coordinator of a cluster that waits: this is what I have on disk."""
+
+    sender: str
+    epoch: int
+    stored: StoredTable
+
+
 class ProposeTable(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """From the coordinator of the view in force: shall this be its table of partitions?"""
 
@@ -226,6 +237,7 @@ MembershipMessage = (
     | Probe
     | Disband
     | ReplicaReport
+    | StoredReport
     | ProposeTable
     | AcceptTable
     | InstallTable

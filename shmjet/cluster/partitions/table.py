@@ -67,6 +67,9 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         copying: for each partition the members that are getting it.
         wanted: for each partition the members that should have it, the primary first; see `placement`.
         leaving: the members that want to go, and should have none.
+        origin: which data it is about: the identity of the member that founded the cluster.
+        awaited: addresses of members whose partitions, on disk, are waited for; nothing is open then. None: no waiting.
+        former: the identity of each member under which it had partitions on disk that count again; see `recovery`.
 
     Example:
         >>> table = PartitionTable.first(1, 4, [Holder("a", "one"), Holder("b", "two")], backups=1)
@@ -81,6 +84,9 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     copying: tuple[Held, ...]
     wanted: tuple[Held, ...]
     leaving: Held = ()
+    origin: str = ""
+    awaited: tuple[str, ...] | None = None
+    former: tuple[str, ...] = ()
 
     @classmethod
     def first(cls, epoch: int, count: int, members: Sequence[Holder], backups: int) -> PartitionTable:
@@ -92,8 +98,9 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             members: of the view.
             backups: how many of each partition there should be, as far as there are members.
         """
-        wanted = _placed([()] * count, members, backups)
-        return cls(epoch, 0, tuple(member.uuid for member in members), wanted, ((),) * count, wanted)
+        wanted = placed([()] * count, members, backups)
+        uuids = tuple(member.uuid for member in members)
+        return cls(epoch, 0, uuids, wanted, ((),) * count, wanted, origin=members[0].uuid)
 
     # -- what it says -------------------------------------------------------------------------------------------
 
@@ -126,6 +133,11 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     def owners(self) -> tuple[tuple[str, ...], ...]:
         """Return the members that have each partition, the primary first, without the members that are getting it."""
         return tuple(tuple(self.members[member] for member in held) for held in self.synced)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no partition is open until members have come; see `recovery`."""
+        return self.awaited is not None
 
     @property
     def is_safe(self) -> bool:
@@ -162,17 +174,26 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             backups: how many of each partition there should be, as far as there are members.
         """
         places = {member.uuid: place for place, member in enumerate(members)}
+        if self.is_waiting:
+            wanted = placed([()] * self.count, members, backups)
+            nothing = ((),) * self.count
+            waits = PartitionTable(
+                epoch, 0, tuple(places), wanted, nothing, wanted, origin=self.origin, awaited=self.awaited
+            )
+            return waits, []
         now = [places.get(uuid, -1) for uuid in self.members]
         living = {row: tuple(now[m] for m in row if now[m] >= 0) for row in {*self.synced, *self.copying}}
         held = [living[row] for row in self.synced]
         lost = [partition for partition, row in enumerate(held) if not row]
         coming = [living[row] for row in self.copying]
         there = [(*row, *other) if row and other else row for row, other in zip(held, coming, strict=True)]
-        wanted = _placed(there, members, backups)
+        wanted = placed(there, members, backups)
         rows = list(zip(held, wanted, strict=True))
-        begun = {row: _begin(*row) for row in set(rows)}
+        begun = {row: begin_moves(*row) for row in set(rows)}
         synced, copying = tuple(begun[row][0] for row in rows), tuple(begun[row][1] for row in rows)
-        return PartitionTable(epoch, 0, tuple(places), synced, copying, wanted), lost
+        before = dict(zip(self.members, self.former, strict=False))
+        former = tuple(before.get(uuid, "") for uuid in places) if any(self.former) else ()
+        return PartitionTable(epoch, 0, tuple(places), synced, copying, wanted, origin=self.origin, former=former), lost
 
     def settled(self) -> PartitionTable:
         """Return the table when all has moved to where it should be: at once, for partitions that hold no data."""
@@ -226,9 +247,9 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             tuple(now[member] for member in (*held, *coming) if member in now)
             for held, coming in zip(self.synced, self.copying, strict=True)
         ]
-        placed = _placed(there, [members[place] for place in staying], backups)
-        wanted = tuple(tuple(staying[index] for index in row) for row in placed)
-        begun = [_begin(*row) for row in zip(self.synced, wanted, strict=True)]
+        rows = placed(there, [members[place] for place in staying], backups)
+        wanted = tuple(tuple(staying[index] for index in row) for row in rows)
+        begun = [begin_moves(*row) for row in zip(self.synced, wanted, strict=True)]
         synced, copying = tuple(row[0] for row in begun), tuple(row[1] for row in begun)
         return msgspec.structs.replace(self, synced=synced, copying=copying, wanted=wanted)
 
@@ -238,7 +259,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         return not any(place in row for rows in (self.synced, self.copying) for row in set(rows))
 
 
-def _begin(held: Held, wanted: Held) -> tuple[Held, Held]:
+def begin_moves(held: Held, wanted: Held) -> tuple[Held, Held]:
     """Return who has a partition and who is getting it when moves begin; a lost partition begins empty."""
     synced = held or wanted[:1]
     copying = _without(wanted, synced)
@@ -256,7 +277,8 @@ def _trimmed(synced: Held, copying: Held, wanted: Held) -> Held:
     return (*first, *_without(wanted, first))
 
 
-def _placed(held: Sequence[Held], members: Sequence[Holder], backups: int) -> tuple[Held, ...]:
+def placed(held: Sequence[Held], members: Sequence[Holder], backups: int) -> tuple[Held, ...]:
+    """Return who should have each partition, with the least moves from who has it; see `placement`."""
     return place(held, [member.host for member in members], [member.uuid for member in members], backups)
 
 
