@@ -5,12 +5,14 @@ writers have been told is done, lets writers go on, and kills all processes at a
 is forgotten: files are cut at a random place behind the length that was synced, names of files in folders that were not
 synced since are taken away, or are what they were. A library that is preloaded notes what was synced. In a part of the
 rounds changes do not wait for the disk (`storage_sync` above 0): then keys may be behind, but each list is a beginning
-of what was appended, and a map that is written after a list is not ahead of it where both are in one environment.
+of what was appended. Every other round is about a cluster of three members, all of which lose power; in half of these
+rounds one has been killed before, so that the others went on without it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -43,6 +45,8 @@ import shmjet
 
 KEYS = 4
 LARGE = 70_000
+REPLACED = ("store.json", "partitions")
+"""Files in place of which another one is renamed: one of the two is there."""
 
 
 class Acknowledged:
@@ -98,39 +102,70 @@ def complaint(jet: shmjet.JetInstance, told: dict[str, int], waits: bool) -> str
     return ""
 
 
-def host(storage: str, acknowledged: str, sync: str) -> None:
+def started(storage: str, sync: float, count: int) -> list[shmjet.JetInstance]:
+    """Return an instance without a network, or the members of a cluster, in any order."""
+    if count == 1:
+        return [shmjet.new_instance(shmjet.JetConfig(cores=1, storage=storage, storage_sync=sync))]
+    members: list[shmjet.JetInstance] = []
+    for number in random.sample(range(count), count):
+        place = str(Path(storage) / str(number))
+        config = shmjet.JetConfig(
+            cores=1,
+            storage=place,
+            storage_sync=sync,
+            bind="127.0.0.1:0",
+            secret="power",
+            members=[members[0].cluster.members[0].address] if members else [],
+        )
+        members.append(shmjet.new_instance(config))
+    return members
+
+
+def host(storage: str, acknowledged: str, sync: str, count: str) -> None:
     """Check what is there, say so, and write until the power is lost. Runs in a process of its own."""
     told, waits = Acknowledged(Path(acknowledged)), float(sync) == 0
-    with shmjet.new_instance(shmjet.JetConfig(cores=1, storage=storage, storage_sync=float(sync))) as jet:
-        wrong = complaint(jet, told.read(), waits)
-        print(wrong or "as it should be", flush=True)
-        values, items = jet.get_map("values"), jet.get_list("items")
+    members = started(storage, float(sync), int(count))
+    wrong = complaint(members[0], told.read(), waits)
+    if not wrong and not wait_until(lambda: members[0].cluster.is_safe):
+        wrong = "its partitions have no backups"
+    print(wrong or "as it should be", flush=True)
+    values, items = members[0].get_map("values"), members[0].get_list("items")
 
-        def write(key: int) -> None:
-            number = number_of(values.get(key, 0))
-            while True:
-                number += 1
-                told.add(f"begun {key}", number)
+    def write(key: int) -> None:
+        number = number_of(values.get(key, 0))
+        while True:
+            number += 1
+            told.add(f"begun {key}", number)
+            with contextlib.suppress(shmjet.MemberLostError):
                 values[key] = value_of(number)
                 told.add(f"key {key}", number)
 
-        def append() -> None:
-            number = len(items)
-            while True:
-                number += 1
-                told.add("begun list", number)
+    def append() -> None:
+        while True:
+            number = len(items) + 1
+            told.add("begun list", number)
+            with contextlib.suppress(shmjet.MemberLostError):
                 items.append(number)
                 told.add("list", number)
 
-        for work in [append, *(lambda key=key: write(key) for key in range(KEYS))]:
-            threading.Thread(target=work, daemon=True).start()
-        time.sleep(HANG_S)
+    for work in [append, *(lambda key=key: write(key) for key in range(KEYS))]:
+        threading.Thread(target=work, daemon=True).start()
+    if len(members) > 1 and random.random() < 0.5:
+        time.sleep(0.2)
+        lost = members[0].cluster.members[random.randrange(3)]
+        if not lost.is_local:
+            psutil.Process(lost.pid).kill()
+    time.sleep(HANG_S)
+
+
+def grids(storage: Path) -> list[Path]:
+    """Return the folders of the stores in the storage of an instance, or of members."""
+    return [grid for grid in (storage / "grid", *storage.glob("*/grid")) if grid.exists()]
 
 
 def on_disk(storage: Path) -> tuple[dict[int, int], dict[Path, dict[str, int]]]:
     """Return the lengths of files by inode, and what folders have; before anything changes all of it is on disk."""
-    grid = storage / "grid"
-    found = [grid, *grid.rglob("*")] if grid.exists() else []
+    found = [path for grid in grids(storage) for path in (grid, *grid.rglob("*"))]
     lengths = {path.stat().st_ino: path.stat().st_size for path in found if path.is_file()}
     return lengths, {path: {one.name: one.stat().st_ino for one in path.iterdir()} for path in found if path.is_dir()}
 
@@ -157,13 +192,13 @@ def forget(storage: Path, syncs: Path, before: Any, rng: random.Random) -> int:
             folders[Path(path)] = names
             ever |= {(name, inode): Path(path) for name, inode in names.items()}
     changed = 0
-    for folder in [storage / "grid", *(path for path in (storage / "grid").rglob("*") if path.is_dir())]:
+    for folder in [path for grid in grids(storage) for path in (grid, *grid.rglob("*")) if path.is_dir()]:
         known = folders.get(folder, {})
         for path in list(folder.iterdir()):
             if not path.is_file():
                 continue
             inode, size = path.stat().st_ino, path.stat().st_size
-            if known.get(path.name) != inode and path.name != "store.json" and rng.random() < 0.5:
+            if known.get(path.name) != inode and path.name not in REPLACED and rng.random() < 0.5:
                 changed += 1
                 if (path.name, inode) in ever:  # it was moved; file systems do that as one step
                     path.rename(ever[path.name, inode] / path.name)
@@ -178,19 +213,19 @@ def forget(storage: Path, syncs: Path, before: Any, rng: random.Random) -> int:
     return changed
 
 
-def one_round(place: Path, sync: float, rng: random.Random, options: Options) -> str:
+def one_round(place: Path, sync: float, count: int, rng: random.Random, options: Options) -> str:
     """Start, check, write, lose power. Returns what is wrong, empty when nothing is."""
     storage, syncs = place / "storage", place / "syncs"
     before = on_disk(storage)
     syncs.write_text("")
     environment = {**os.environ, "LD_PRELOAD": str(place / "forgetful.so"), "SHMJET_SYNCS": str(syncs)}
-    arguments = [sys.executable, __file__, "--host", str(storage), str(place / "acknowledged"), str(sync)]
+    arguments = [sys.executable, __file__, "--host", str(storage), str(place / "acknowledged"), str(sync), str(count)]
     with subprocess.Popen(
         arguments, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as child:
         assert child.stdout is not None
         said = child.stdout.readline().strip()
-        time.sleep(rng.random() * 0.4)
+        time.sleep(rng.random() * (0.4 if count == 1 else 3.0))
         host = psutil.Process(child.pid)
         processes = [host, *host.children(recursive=True)]
         for process in processes:
@@ -221,16 +256,16 @@ def main() -> int:
         source = Path(__file__).with_name("forgetful.c")
         subprocess.run([*compiler.split(), "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
         places = {}
-        for sync in (0.0, 0.01):
-            places[sync] = Path(name) / f"sync{sync}"
-            places[sync].mkdir()
-            os.link(library, places[sync] / library.name)
+        for sync, members in itertools.product((0.0, 0.01), (1, 3)):
+            places[sync, members] = Path(name) / f"sync{sync}-{members}"
+            places[sync, members].mkdir()
+            os.link(library, places[sync, members] / library.name)
         for number in range(options.count):
             watch(HANG_S)
-            sync = 0.0 if number % 3 else 0.01
-            wrong = one_round(places[sync], sync, rng, options)
+            sync, members = 0.0 if number % 3 else 0.01, 3 if number % 2 else 1
+            wrong = one_round(places[sync, members], sync, members, rng, options)
             if wrong:
-                tally.complain(f"round {number}, storage_sync={sync}: {wrong}")
+                tally.complain(f"round {number}, storage_sync={sync}, members {members}: {wrong}")
                 break
             tally.done += 1
         tally.check(all_gone(mark), f"left behind: {[(pid, name_of(pid)) for pid in marked(mark)]}")

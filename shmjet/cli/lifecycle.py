@@ -25,8 +25,8 @@ from shmjet.cluster.lifecycle_messages import (
     SuspendExecution,
 )
 from shmjet.cluster.monitor.base import MonitoredMember
-from shmjet.cluster.protocol import ExecutionRow
-from shmjet.core import JobStatus
+from shmjet.cluster.protocol import ExecutionRow, GoOnWithout
+from shmjet.core import JobStatus, ShmjetError
 from shmjet.core.checks import check_snapshot_name
 from shmjet.host.terminal_text import clean_line
 from shmjet.observe.numbers import amount_text, count_text
@@ -189,6 +189,27 @@ def show_snapshots(address: str | None, config: Path | None, *, destroy: str | N
         heads = ("name", "job", "created", "keys", "size")
         print_table(heads, [_cells(row) for row in rows])
     return Outcome.OK
+
+
+def recover(address: str | None, config: Path | None) -> int:
+    """Have clusters wait no longer for members that have maps and lists on their disks.
+
+    Args:
+        address: of one or more members.
+        config: a TOML file with settings.
+    """
+    refusals: dict[str, ShmjetError] = {}
+    with seen_members(None, address, config) as found:
+        for member in found:
+            try:
+                member.ask(GoOnWithout)
+            except ShmjetError as error:
+                refusals[member.about.address] = error
+            else:
+                print(f"the cluster of {member.about.address} goes on with the maps and lists that its members have")
+                return Outcome.OK
+    text = "; ".join(f"{where}: {error}" for where, error in refusals.items()) or "there is no member"
+    raise CommandError(text, Outcome.FAILED)
 
 
 def _facts(row: SnapshotRow) -> dict[str, Any]:

@@ -17,6 +17,7 @@ def add_to(app: typer.Typer) -> None:
         app.command(rich_help_panel=SEE)(command)
     app.command("save-snapshot", rich_help_panel=SEE)(save_snapshot)
     app.command(rich_help_panel=SEE)(snapshots)
+    app.command(rich_help_panel=SEE)(recover)
 
 
 def suspend(job: RunningJob, as_json: _Json = False, address: Address = None, config: ConfigFile = None) -> Task:
@@ -62,3 +63,11 @@ def snapshots(
 ) -> Task:
     """List the exported snapshots of your running members on this host, or with an address those of a cluster."""
     return later("lifecycle", "show_snapshots", address, config, destroy=destroy, as_json=as_json)
+
+
+def recover(address: Address = None, config: ConfigFile = None) -> Task:
+    """Have a cluster whose maps and lists wait for members go on without these; what only they have is lost.
+
+    For members that will not come back. The cluster waits when all members have ended, and not all are there again.
+    """
+    return later("lifecycle", "recover", address, config)

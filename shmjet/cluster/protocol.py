@@ -185,6 +185,12 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: int
 
 
+class GoOnWithout(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Have a cluster that waits for members with partitions on their disks wait no longer."""
+
+    request: int
+
+
 class GetJob(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Ask for one job's DAG, and why its newest execution failed if it did."""
 
@@ -249,6 +255,7 @@ Request = (
     | DumpAll
     | GetJob
     | Shutdown
+    | GoOnWithout
     | Watch
     | Upload
     | GridCall

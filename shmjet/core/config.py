@@ -56,7 +56,8 @@ class JetConfig:
             are members; on another host where there is one. The same on all members of a cluster.
         storage: "memory" (default), or a directory in which maps, lists, snapshots and the records of jobs with a
             guarantee outlive the member: when it is started with it again, they are there, and it goes on with these
-            jobs. With `bind` it holds no maps and lists in this version: then `get_map` is a `ConfigError`.
+            jobs. With `bind` each member has its own directory. When all have ended, maps and lists are there again as
+            soon as the members that had them last have been started.
         storage_sync: seconds at most, about, for which a change of a map or list is in memory only, where there is a
             `storage`; 0: a change returns when it is on disk (default 0.01).
         maps: settings of maps, a `MapConfig` for each name or pattern such as "logs-*" (default none). A map's own
@@ -122,10 +123,6 @@ class JetConfig:
                 "JetConfig.allow_code is False, but no member_secret is set, so every process that knows the secret "
                 "could join as a member and bring code: pass member_secret=, or set SHMJET_MEMBER_SECRET or "
                 "SHMJET_MEMBER_SECRET_FILE (`shmjet secret -o FILE` makes such a file), the same on all members"
-            )
-        if self.storage != IN_MEMORY and self.bind is not None and self.maps:
-            raise ConfigError(
-                f"JetConfig.maps is set, but storage is {self.storage!r}, which with bind holds no maps in this version"
             )
         most = 0 if self.bind is None else most_backups(self.backup_count, self.maps)
         for name, config in self.maps.items():

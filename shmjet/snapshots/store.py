@@ -214,6 +214,10 @@ class SnapshotStore:
         self.sync = sync
         self._before_valid = before_valid
 
+    def sync_maps(self) -> None:
+        """Bring to disk what snapshots stand on. Raises OSError if that cannot be done."""
+        self._before_valid()
+
     def lineage(self, name: str) -> LineageStore:
         """Return the snapshots of a lineage. Raises OSError when its folder cannot be made."""
         return LineageStore(self.root / name, sync=self.sync, before_valid=self._before_valid)

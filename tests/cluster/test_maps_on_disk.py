@@ -25,6 +25,8 @@ from shmjet import (
     sinks,
     sources,
 )
+from shmjet.cli.lifecycle import recover
+from shmjet.cli.outcome import CommandError
 
 pytestmark = pytest.mark.slow
 SOON_S = 60.0
@@ -137,11 +139,121 @@ def test_a_damaged_folder_is_named(storage: Path) -> None:
         started(storage)
 
 
-def test_with_a_network_a_storage_holds_no_maps(storage: Path) -> None:
-    with pytest.raises(ConfigError, match="which with bind holds no maps"):
-        JetConfig(bind="127.0.0.1:0", secret="s", storage=str(storage), maps={"m": MapConfig(journal_capacity=1)})
+# -- in a cluster -----------------------------------------------------------------------------------------------------
+
+
+def joined(storage: Path, *others: JetInstance, **settings: object) -> JetInstance:
+    """Start a member of a cluster."""
+    members = [other.cluster.members[0].address for other in others]
+    return shmjet.new_instance(
+        JetConfig(cores=1, storage=str(storage), bind="127.0.0.1:0", secret="s", members=members, **settings)  # type: ignore[arg-type]
+    )
+
+
+def processes_of(jet: JetInstance) -> list[psutil.Process]:
+    """Return the member that a process has started, and its children."""
+    (member,) = (psutil.Process(member.pid) for member in jet.cluster.members if member.is_local)
+    return [member, *member.children(recursive=True)]
+
+
+def kill_cluster(*members: JetInstance) -> None:
+    """Kill all members of a cluster at once, and let their instances notice."""
+    for process in [process for jet in members for process in processes_of(jet)]:
+        os.kill(process.pid, signal.SIGKILL)
+    for jet in members:
+        jet.shutdown()
+
+
+def test_a_cluster_goes_on_when_all_are_there_that_had_its_maps(storage: Path, eventually: Eventually) -> None:
+    storage.mkdir()
+    maps = {"log": MapConfig(journal_capacity=1000)}
+    first = joined(storage / "1", maps=maps, storage_sync=0)
+    second = joined(storage / "2", first, maps=maps, storage_sync=0)
+    entries = {number: str(number) for number in range(2000)}
+    first.get_map("m").put_all(entries)
+    second.get_list("l").extend(["a", b"x" * 100_000])
+    second.get_map("log")["a"] = 1
+    second.get_map("log")["b"] = 2
+    journal = first.get_map("log").journal("oldest")
+    assert [next(journal).key, next(journal).key] == ["a", "b"]
+    kill_cluster(first, second)
+
+    first = joined(storage / "2", maps=maps)
+    missing = "maps and lists are on the disks of members that have not come yet"
+    with pytest.raises(ShmjetError, match=missing):
+        first.new_job(Pipeline().read_from(sources.items([1])).write_to(sinks.list("l")).pipeline).execute()
+    assert first.jobs() == []
+    second = joined(storage / "1", first, maps=maps)
+    eventually(lambda: first.cluster.is_safe)
+    assert dict(first.get_map("m")) == dict(second.get_map("m")) == entries
+    assert list(second.get_list("l")) == ["a", b"x" * 100_000]
+    second.get_map("log")["c"] = 3
+    journal = second.get_map("log").journal("oldest")
+    assert [next(journal).key for _ in range(3)] == ["a", "b", "c"]
+
+    kill_cluster(second)  # the other one goes on, so that what this one has is old
+    eventually(lambda: len(first.cluster.members) == 1)
+    first.get_map("m").update({0: "zero", "new": "there"})
+    kill_cluster(first)
+    first = joined(storage / "2", maps=maps)
+    assert first.get_map("m")[0] == "zero"  # it does not wait: it was the last member
+    second = joined(storage / "1", first, maps=maps)
+    eventually(lambda: first.cluster.is_safe)
+    kill_cluster(first)
+    eventually(lambda: len(second.cluster.members) == 1)
+    assert dict(second.get_map("m")) == {**entries, 0: "zero", "new": "there"}
+    second.shutdown()
+
+
+def test_a_cluster_can_go_on_without_a_member(
+    storage: Path, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.mkdir()
+    first = joined(storage / "1")
+    second = joined(storage / "2", first)
+    eventually(lambda: first.cluster.is_safe)
+    entries = {number: str(number) for number in range(2000)}
+    first.get_map("m").put_all(entries)
+    kill_cluster(first, second)
+    with joined(storage / "1") as alone:
+        monkeypatch.setenv("SHMJET_SECRET", "s")
+        address = alone.cluster.members[0].address
+        assert recover(address, None) == 0
+        assert dict(alone.get_map("m")) == entries
+        with pytest.raises(CommandError, match="this cluster waits for no member"):
+            recover(address, None)
+
+
+def test_other_maps_than_those_of_a_storage_are_refused(storage: Path) -> None:
+    storage.mkdir()
+    with joined(storage / "1") as jet:
+        jet.get_map("m")[1] = 1
     with (
-        started(storage, bind="127.0.0.1:0", secret="s") as jet,
-        pytest.raises(ConfigError, match="with bind holds no"),
+        joined(storage / "2") as stranger,
+        pytest.raises(ConfigError, match="has other maps and lists than those in the storage of"),
     ):
-        jet.get_map("m")
+        joined(storage / "1", stranger)
+    with joined(storage / "1") as again:
+        assert dict(again.get_map("m")) == {1: 1}
+
+
+def test_who_has_left_is_not_waited_for(storage: Path, eventually: Eventually) -> None:
+    storage.mkdir()
+    first = joined(storage / "1", backup_count=0)
+    second = joined(storage / "2", first, backup_count=0)
+    entries = {number: str(number) for number in range(500)}
+    second.get_map("m").put_all(entries)
+    first.shutdown()
+    kill_cluster(second)
+    with joined(storage / "2", backup_count=0) as again:
+        assert dict(again.get_map("m")) == entries
+        with joined(storage / "1", again, backup_count=0) as other:
+            eventually(lambda: other.cluster.is_safe)
+            assert dict(other.get_map("m")) == entries
+
+
+def test_a_store_of_a_member_alone_is_not_taken_into_a_cluster(storage: Path) -> None:
+    with started(storage) as jet:
+        jet.get_map("m")["a"] = 1
+    with pytest.raises(ShmjetError, match=r"were written without JetConfig\.bind: start it without bind"):
+        joined(storage)

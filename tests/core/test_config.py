@@ -228,8 +228,5 @@ def test_settings_of_maps_that_need_what_is_not_built_are_refused():
         JetConfig(maps=backups)
     with pytest.raises(ConfigError, match=r"maps\['m'\].min_backups is 2, but backup_count is 1"):
         JetConfig(maps={"m": MapConfig(min_backups=2)}, bind="h:1", secret="s")
-    backups = {"m": MapConfig(backup_count=2)}
-    with pytest.raises(ConfigError, match="maps is set, but storage is '/var/jet'"):
-        JetConfig(maps=backups, storage="/var/jet", bind="h:1", secret="s")
     with pytest.raises(ConfigError, match="storage_sync"):
         JetConfig(storage="/var/jet", storage_sync=-1)

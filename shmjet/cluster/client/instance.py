@@ -48,7 +48,6 @@ from shmjet.cluster.protocol import (
 from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.core import (
     DAG,
-    ConfigError,
     DagError,
     JetConfig,
     JobConfig,
@@ -57,7 +56,6 @@ from shmjet.core import (
     ShmjetError,
 )
 from shmjet.core.checks import check_observable_name
-from shmjet.core.config import IN_MEMORY
 from shmjet.execution.failure import to_exception
 from shmjet.execution.foreign_errors import name_of, text_of
 
@@ -402,13 +400,8 @@ class JetInstance:
             name: the same name gives the same map, in every process.
 
         Raises:
-            ConfigError: the instance has a `storage`, which with `bind` holds no maps in this version.
             ShmjetError: the instance has been shut down.
         """
-        if self._config.storage != IN_MEMORY and self._config.bind is not None:
-            raise ConfigError(
-                f"JetConfig.storage is {self._config.storage!r}, which with bind holds no maps in this version"
-            )
         return self._maps.open().get_map(name)
 
     def get_list(self, name: str) -> IList[Any]:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from shmjet.cluster.membership.peer_messages import (
     KeepSnapshot,
     SnapshotFiles,
     SnapshotKept,
+    SyncMaps,
 )
 from shmjet.data.errors import ShmjetError
 from shmjet.host.folders import sync_folder
@@ -149,6 +150,7 @@ class SnapshotKeeper:
             order = msgspec.structs.replace(order, export=export.name, version=export.version)
         try:
             async with asyncio.timeout(bound), asyncio.TaskGroup() as group:
+                await self._sync_maps()
                 for member in self.others:
                     group.create_task(
                         self._kept_by(member, msgspec.structs.replace(order, files=wanted.pop(member, {})))
@@ -162,7 +164,13 @@ class SnapshotKeeper:
         finally:
             self._exchange.withdraw(folder, proposal)
 
-    async def _kept_by(self, member: str, order: KeepSnapshot) -> None:
+    async def _sync_maps(self) -> None:
+        """Have all members bring to disk what a snapshot stands on, before it counts on any."""
+        if self._store.sync:
+            await self._do(self._store.sync_maps)
+            await asyncio.gather(*(self._kept_by(member, SyncMaps(0)) for member in self.others))
+
+    async def _kept_by(self, member: str, order: KeepSnapshot | SyncMaps) -> None:
         try:
             kept: SnapshotKept = await self._questions.ask(
                 member, lambda number: msgspec.structs.replace(order, number=number)
@@ -281,8 +289,10 @@ class SnapshotKeeper:
                 self._start(self._exchange.give(sender, message))
             case AskSnapshots():
                 self._start(self._tell_files(sender, message))
+            case SyncMaps():
+                self._start(self._answer(sender, message.number, self._do(self._store.sync_maps)))
             case KeepSnapshot() if is_coordinator:
-                task = self._start(self._keep(sender, message))
+                task = self._start(self._answer(sender, message.number, self._keep_now(sender, message)))
                 folders = [message.folder, *([exported_folder(message.export)] if message.export else [])]
                 for folder in folders:
                     self._keeping.setdefault(folder, {})[task] = message.snapshot
@@ -307,14 +317,14 @@ class SnapshotKeeper:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _keep(self, sender: str, order: KeepSnapshot) -> None:
+    async def _answer(self, sender: str, number: int, work: Awaitable[None]) -> None:
         assert self._network is not None
         error = ""
         try:
-            await self._keep_now(sender, order)
+            await work
         except (OSError, ShmjetError, ValueError) as refusal:
             error = str(refusal) or type(refusal).__name__
-        self._network.send(sender, SnapshotKept(order.number, error))
+        self._network.send(sender, SnapshotKept(number, error))
 
     async def _keep_now(self, sender: str, order: KeepSnapshot) -> None:
         data = await self._exchange.read(order.folder, order.manifest, sender)

@@ -30,6 +30,7 @@ from shmjet.cluster.jobs.run_records import RunRecords
 from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
+from shmjet.cluster.lifecycle_messages import ListSnapshots
 from shmjet.cluster.member.cluster_of_runs import ClusterOfRuns
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
@@ -38,6 +39,7 @@ from shmjet.cluster.member.monitor_requests import MonitorRequests
 from shmjet.cluster.member.observables import Observables
 from shmjet.cluster.member.partition_keeper import PartitionKeeper
 from shmjet.cluster.member.partitions import Partitions
+from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
 from shmjet.cluster.member.request_handlers import Scope, request_handlers
 from shmjet.cluster.membership.events import ViewInstalled
 from shmjet.cluster.membership.peer_messages import (
@@ -58,12 +60,25 @@ from shmjet.cluster.membership.peer_messages import (
     Report,
     SnapshotFiles,
     SnapshotKept,
+    SyncMaps,
 )
 from shmjet.cluster.membership.views import Peer, View
+from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.processes.arenas import ArenaPool
 from shmjet.cluster.processes.worker_silence import WorkerSilence
 from shmjet.cluster.processes.workers import Child, ForkServerProcess, Workers
-from shmjet.cluster.protocol import Attach, Done, Execute, MembersAre, Refused, Shutdown, TakeLine
+from shmjet.cluster.protocol import (
+    Attach,
+    Done,
+    Execute,
+    GetJob,
+    GoOnWithout,
+    ListJobs,
+    MembersAre,
+    Refused,
+    Shutdown,
+    TakeLine,
+)
 from shmjet.cluster.requests.attachments import Attachments
 from shmjet.cluster.requests.client_connections import Clients, ForwardedClient, LocalClient
 from shmjet.cluster.requests.code_policy import NO_CODE, carries_code
@@ -86,6 +101,9 @@ if TYPE_CHECKING:
 _STOP_S = 0.5
 _SETTLE_S = 2.0
 """How long a new member waits for its share of the partitions before it says that it is up."""
+
+_ANSWERED_WHILE_WAITING = (ListJobs, GetJob, ListSnapshots, GoOnWithout)
+"""What is asked of a coordinator that is answered although maps and lists are not there yet."""
 
 logger = logging.getLogger("shmjet.member")
 
@@ -138,6 +156,7 @@ class Member:
         """Whether it has left its cluster, which goes on with its runs."""
         self._held: list[tuple[LocalClient | ForwardedClient, Any, list[int]]] = []
         """Requests for the coordinator that this member is, but does not know yet what runs there are."""
+        self._waits_for = ""
         self._has_restored = self._storage is None
         """Whether it goes on with the runs of its storage, if it is to."""
 
@@ -201,14 +220,12 @@ class Member:
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
         count = settings.partition_count
         is_divided = network is not None
-        if self._storage is None or is_divided:
+        self._partitions_on_disk: PartitionsOnDisk | None = None
+        if self._storage is None:
             Grid.create(self._grid_folder, count, environments=environments, maps=settings.maps, is_divided=is_divided)
         else:
-            from shmjet.grid.disk.store_on_disk import StoreOnDisk  # most members need none of it
-
-            place, pause = self._storage / "grid", settings.storage_sync
             try:
-                self._disk = StoreOnDisk(self._grid_folder, place, count, settings.maps, pause, phase=self._phase)
+                self._make_store_on_disk(self._storage / "grid", is_divided=is_divided)
             except BaseException:
                 self.folder.remove()
                 raise
@@ -216,7 +233,9 @@ class Member:
         self._keeper: PartitionKeeper | None = None
         if network is not None:
             self._lines = self._made_lines(network)
-            self._keeper = PartitionKeeper(network, self._lines, self._grid_folder, lambda: self.uuid)
+            self._keeper = PartitionKeeper(
+                network, self._lines, self._grid_folder, lambda: self.uuid, self._partitions_on_disk
+            )
         self._grid = GridRequests(
             self._grid_folder,
             self._grid_trouble,
@@ -225,6 +244,24 @@ class Member:
             None if self._keeper is None else self._keeper.backed_up,
         )
         self._observables = Observables()
+
+    def _make_store_on_disk(self, place: Path, *, is_divided: bool) -> None:
+        from shmjet.grid.disk.store_on_disk import StoreOnDisk  # most members need none of it
+
+        settings = self.settings
+        count, pause = settings.partition_count, settings.storage_sync
+        self._disk = StoreOnDisk(
+            self._grid_folder, place, count, settings.maps, pause, is_divided=is_divided, phase=self._phase
+        )
+        if is_divided:
+            self._partitions_on_disk = PartitionsOnDisk(
+                place, lambda: {peer.uuid: peer.address for peer in self._members()}
+            )
+
+    @property
+    def stored_table(self) -> StoredTable | None:
+        """See `NetworkUser`."""
+        return None if self._partitions_on_disk is None else self._partitions_on_disk.found
 
     def _sync_maps(self) -> None:
         if self._disk is not None:
@@ -311,6 +348,7 @@ class Member:
             attach=self._attach,
             take_line=self._take_line,
             shut_down=self._shut_down,
+            go_on_without=self._go_on_without,
         )
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -351,13 +389,26 @@ class Member:
                 await self._keeper.settled(_SETTLE_S)
         if self._stop.is_set():  # it may not have joined yet
             return False
+        if self._network is not None and self._network.waits_for:
+            self._tasks.start(self._restore_later())
+        else:
+            self._restore()
+        return not self._stop.is_set()
+
+    def _restore(self) -> None:
+        """Go on with the jobs of its storage, if it coordinates."""
         if self._network is None or self._network.is_coordinator:
             if self._storage is not None:
                 self._phase(f"going on with the jobs in its storage {self._storage}")
             self._jobs.restore_runs()
         self._has_restored = True
         self._serve_held()
-        return not self._stop.is_set()
+
+    async def _restore_later(self) -> None:
+        """Go on with jobs when maps and lists, which they may use, are there."""
+        assert self._keeper is not None
+        await self._keeper.opened()
+        self._restore()
 
     async def _join(self, network: Network) -> None:
         settings = self.settings
@@ -448,6 +499,11 @@ class Member:
                 return  # the client asks another member when this one closes the connection
             if handler.scope is Scope.COORDINATOR and self._network is not None and not self._network.is_coordinator:
                 self._forward(client, request, fds)
+            elif handler.scope is Scope.COORDINATOR and self._waits_for:
+                if isinstance(request, _ANSWERED_WHILE_WAITING):
+                    handler(client, request, fds)
+                else:
+                    client.send(Refused(request.request, "ShmjetError", self._waits_for))
             elif handler.scope is Scope.COORDINATOR and (self._jobs.is_taking_over or not self._has_restored):
                 self._held.append((client, request, list(fds)))
                 fds.clear()
@@ -476,6 +532,13 @@ class Member:
             text = "only a process of the same host and user can end a member"
             client.send(Refused(request.request, "AuthenticationError", text))
 
+    def _go_on_without(self, client: LocalClient | ForwardedClient, request: GoOnWithout) -> None:
+        if self._network is not None and self._network.waits_for:
+            self._network.go_on_without()
+            client.send(Done(request.request))
+        else:
+            client.send(Refused(request.request, "ShmjetError", "this cluster waits for no member"))
+
     def _forward(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
         """Have the coordinator answer."""
         if isinstance(client, ForwardedClient):  # the member that forwarded it saw another coordinator
@@ -498,8 +561,10 @@ class Member:
     def _grid_trouble(self) -> tuple[str, str] | None:
         """Return why maps and lists cannot be used here now, as an error's class and text."""
         network = self._network
-        if network is None or network.view is not None:
+        if network is None:
             return None
+        if network.view is not None:
+            return ("PartitionMovedError", network.waits_for) if network.waits_for else None
         return "MemberLostError" if network.is_cut_off else "PartitionMovedError", network.trouble
 
     def _pass_to(self, member: str, client: LocalClient, request: Any) -> None:
@@ -591,6 +656,11 @@ class Member:
     def table_changed(self) -> None:
         """See `NetworkUser`."""
         assert self._keeper is not None
+        assert self._network is not None
+        waits_for = self._network.waits_for
+        if waits_for != self._waits_for:
+            self._waits_for = waits_for
+            logger.warning("%s", waits_for or "maps and lists are there, as they were on disk")
         self._keeper.look()
         self._monitor.note_change()
 
@@ -644,6 +714,7 @@ class Member:
                 | FilePiece()
                 | KeepSnapshot()
                 | SnapshotKept()
+                | SyncMaps()
                 | AskSnapshots()
                 | SnapshotFiles()
                 | ForgetSnapshots()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +24,7 @@ import msgspec
 from shmjet.cluster.member.comparer import Comparer
 from shmjet.cluster.member.copier import BATCH, Copier, first_batch
 from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker, NoAnswer
+from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk, new_lineage
 from shmjet.cluster.member.replicator import NetworkOfReplicator, NoBackup, NotTaken, Replicator
 from shmjet.cluster.membership.peer_messages import (
     AgreeOnTails,
@@ -77,10 +77,16 @@ class PartitionKeeper:
         lines: that part of it which brings changes to backups.
         folder: of the store.
         me: gives the member's identity.
+        disk: knows the partitions of a store that is kept on disk; None: it is not.
     """
 
     def __init__(
-        self, network: NetworkOfKeeper, lines: NetworkOfReplicator, folder: Path, me: Callable[[], str]
+        self,
+        network: NetworkOfKeeper,
+        lines: NetworkOfReplicator,
+        folder: Path,
+        me: Callable[[], str],
+        disk: PartitionsOnDisk | None = None,
     ) -> None:
         self._network = network
         self._folder = folder
@@ -94,6 +100,9 @@ class PartitionKeeper:
         self._taker = CopyTaker(network.send, self._take)
         self._leaving = False
         self._free = asyncio.Event()
+        self._disk = disk
+        self._is_over = False
+        """Whether all members are leaving, so that each keeps what it has."""
         self._stored: set[int] = set()
         """Partitions of which there may be anything here."""
         self._begin("", 0)
@@ -112,6 +121,10 @@ class PartitionKeeper:
         self._comparer = Comparer(
             network, self._replicator, self._opened, lambda: self._terms, lambda: self._rows, self._differs
         )
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._disk is not None and self._disk.waits
 
     def _begin(self, me: str, epoch: int) -> None:
         self._now = me, epoch
@@ -137,6 +150,7 @@ class PartitionKeeper:
     async def _go_on_renewing(self) -> None:
         while True:
             self._renew()
+            self._replicator.look()
             await asyncio.sleep(RENEW_S)
 
     def start(self) -> None:
@@ -158,6 +172,12 @@ class PartitionKeeper:
         """Return what is done when all backups have what has been changed, see `Replicator.settling`."""
         return self._replicator.settling(environment, number)
 
+    async def opened(self) -> None:
+        """Wait until no member with partitions on its disk is waited for."""
+        while (table := self._network.table) is None or table.is_waiting:
+            self._looked.clear()
+            await self._looked.wait()
+
     async def settled(self, patience: float) -> None:
         """Wait until all partitions are where they should be, or for so many seconds."""
         try:
@@ -176,9 +196,20 @@ class PartitionKeeper:
             await asyncio.wait_for(self._free.wait(), _LEAVE_S)
         except TimeoutError:
             logger.error("this member leaves with %d partitions that no other one has taken", len(self._open))
+        table, me = self._network.table, self._me()
+        if self._disk is not None and table is not None and not table.is_waiting and table.is_free(me):
+            await self._do(self._disk.forget)
 
     def forget(self) -> None:
-        """Remove everything: this member is not who had it any more. Blocks."""
+        """Remove everything: this member is not who had it any more. Blocks.
+
+        What is on disk stays while the cluster waits for it.
+        """
+        self._begin("", 0)
+        if self._is_waiting:
+            return
+        if self._disk is not None:
+            self._disk.forget()
         copy = self._copy()
         count = self._opened().layout.partition_count
         close_partitions(self._opened().environments, range(count))
@@ -190,7 +221,6 @@ class PartitionKeeper:
         self._counts.clear()
         self._replicator.forget()
         self._stored = set(range(count))  # what is being taken at this moment may come after this
-        self._begin("", 0)
 
     async def stop(self) -> None:
         """Let go of the store."""
@@ -228,7 +258,13 @@ class PartitionKeeper:
             if self._leaving:
                 self._free.set()
             return
+        if self._is_over or table.is_waiting:
+            if self._leaving:
+                self._free.set()
+            return
         place = table.members.index(me)
+        if self._disk is not None:
+            await self._note_on_disk(self._disk, table, me)
         self._look_at_view(table, me)
         mine = {partition for partition, row in enumerate(table.synced) if row[0] == place}
         going = {partition: uuid for partition, uuid in table.hand_overs() if partition in mine}
@@ -267,9 +303,18 @@ class PartitionKeeper:
             self._copies.pop(partition, None)
         self._complete = complete
 
+    async def _note_on_disk(self, disk: PartitionsOnDisk, table: PartitionTable, me: str) -> None:
+        """Note a table before anything is done by it; the first one says whether what is on disk counts."""
+        if disk.waits:
+            self._stored = set(range(table.count))
+            self._copies = disk.take_up(me, table)
+        lineages = {**self._copies, **self._open}
+        await self._do(lambda: disk.note(me, table, lineages))
+
     def _report_leaving(self, table: PartitionTable, me: str) -> None:
         if not self._leaving:
             return
+        self._is_over = len(table.leaving) == len(table.members)
         if len(table.leaving) == len(table.members) or len(table.members) == 1 or self._is_free(table, me):
             self._free.set()
         elif table.members.index(me) not in table.leaving:
@@ -479,7 +524,7 @@ class PartitionKeeper:
 
     async def _take(self, message: CopyPartitions) -> None:
         table, me = self._network.table, self._me()
-        if table is None or table.epoch != message.epoch or me not in table.members:
+        if table is None or table.epoch != message.epoch or me not in table.members or self._is_waiting:
             raise GridError("this member has another table of partitions")
         if (me, table.epoch) != self._now:  # before a copy of this view counts, not after it
             self._look_at_view(table, me)
@@ -511,7 +556,13 @@ class PartitionKeeper:
         """Open partitions; such of which nothing is here, or not all, begin empty."""
         fresh = {partition for partition in partitions if partition not in self._copies}
         await self._drop(fresh & self._stored)
-        lineages = {p: self._copies.get(p) or int.from_bytes(os.urandom(8)) | 1 for p in partitions}
+        lineages = {p: self._copies.get(p) or new_lineage() for p in partitions}
+        if fresh and self._disk is not None:
+            self._copies.update(lineages)
+            table = self._network.table
+            if table is None or self._me() not in table.members:
+                return
+            await self._note_on_disk(self._disk, table, self._me())
         if lineages:
             environments = self._opened().environments
             self._stored.update(lineages)

@@ -22,7 +22,7 @@ import msgspec
 from shmjet.cluster.membership.peer_messages import AgreeOnTails, ChangesTaken, ShipChanges
 from shmjet.cluster.partitions.table import PartitionTable
 from shmjet.grid.change_log import ends
-from shmjet.grid.commit_counters import BACKED_UP
+from shmjet.grid.commit_counters import BACKED_UP, LOGGED
 from shmjet.grid.errors import GridError, PartitionMovedError
 from shmjet.grid.partition_copy import Classes, PartitionCopy, Piece
 from shmjet.grid.replica import Replica, Sent, Term
@@ -174,6 +174,13 @@ class Replicator:
         """Look whether there is no one to wait for."""
         self._parts()[0].count()
         self._progress()
+
+    def look(self) -> None:
+        """Let go of changes that the log has for the disk alone."""
+        if not self._feeds and self._made is not None:
+            words = [env.announced for env in self._opened().environments]
+            if any(of[BACKED_UP] < of[LOGGED] for of in words):
+                self.count()
 
     def settling(self, environment: int, number: int) -> asyncio.Future[None] | None:
         """Return what is done when all backups have the changes up to a number in an environment; None if they have.

@@ -48,6 +48,7 @@ from shmjet.cluster.protocol import (
     Execute,
     GetJob,
     GetMetrics,
+    GoOnWithout,
     GridCall,
     ListJobs,
     Look,
@@ -110,6 +111,7 @@ def request_handlers(
     attach: Callable[..., None],
     take_line: Callable[..., None],
     shut_down: Callable[..., None],
+    go_on_without: Callable[..., None],
 ) -> Mapping[type, RequestHandler]:
     """Return the handler of each type of request.
 
@@ -127,6 +129,7 @@ def request_handlers(
         attach: begins the monitoring of this member by a client.
         take_line: takes the connection of another member for messages between members.
         shut_down: ends this member.
+        go_on_without: has the cluster wait no longer for members with partitions on their disks.
     """
     coordinator, member, host = Scope.COORDINATOR, Scope.MEMBER, Scope.HOST
     return {
@@ -157,6 +160,7 @@ def request_handlers(
         Ping: RequestHandler(member, _pong),
         TakeLine: RequestHandler(member, take_line),
         Shutdown: RequestHandler(member, shut_down),
+        GoOnWithout: RequestHandler(coordinator, go_on_without),
         Attach: RequestHandler(host, attach),
         Look: RequestHandler(host, monitor.list_executions),
         TakeArena: RequestHandler(host, monitor.send_arena),

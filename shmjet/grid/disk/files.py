@@ -26,7 +26,7 @@ from shmjet.host.folders import sync_folder
 FORMAT = 2
 """The version of what is described here."""
 FORMATS = (1, FORMAT)
-"""Versions that are read; a folder of another one is refused. In the first there were no partitions that come and go."""
+"""Versions that are read; a folder of another one is refused. The first one has no partitions that come and go."""
 STORE_FILE = "store.json"
 CHECKPOINT, LOG, UNFINISHED = "checkpoint-", "log-", "new-"
 MAGIC = b"SJL1"
