@@ -25,6 +25,7 @@ def handlers(**given: Any) -> typing.Mapping[type, RequestHandler]:
         "attach",
         "take_line",
         "shut_down",
+        "go_on_without",
     )
     return request_handlers(**{name: Mock() for name in names} | given)
 
