@@ -77,11 +77,12 @@ class LineageStore:
         """Return where the manifest of a snapshot is, or would be."""
         return self.folder / f"{number}{_MANIFEST}"
 
-    def write(self, manifest: Manifest) -> Path:
+    def write(self, manifest: Manifest, files: Collection[str] | None = None) -> Path:
         """Make a snapshot valid: write its manifest, and remove what is not needed any more.
 
         Args:
-            manifest: it names chunk files that are here already.
+            manifest: of the snapshot.
+            files: those of its chunk files that are here, as others are on other members; None: all are here.
 
         Returns:
             where the manifest is.
@@ -90,14 +91,14 @@ class LineageStore:
             OSError: a chunk file is not there, or something cannot be written; the snapshot does not exist then.
         """
         self._before_valid()
-        number, files = manifest.snapshot_id, manifest.files()
+        number = manifest.snapshot_id
         if self._sync:
-            for name in files:
+            for name in manifest.files() if files is None else files:
                 if _number_of(name) == number:
                     sync_file(self.folder / name)
         path = self.path_of(number)
         write_manifest(path, manifest, sync=self._sync)
-        self._files[number] = frozenset(files)
+        self._files[number] = frozenset(manifest.files())
         self.prune(number)
         return path
 

@@ -152,7 +152,7 @@ class Lineage:
             here = None if version is None else self._here(manifest)
             self._all.keep(manifest, self._store.folder, name, version=version, files=here)
         if prepared and self.takes_snapshots:
-            self._store.write(manifest)
+            self._store.write(manifest, self._here(manifest) if self.is_shared else None)
 
     def _here(self, manifest: Manifest) -> set[str]:
         return manifest.files() & set(self._all.names(self.name))
