@@ -55,9 +55,10 @@ def test_each_primary_is_who_had_the_partition_and_backups_are_made_anew() -> No
     assert [names[again.primary(partition)] for partition in range(COUNT)] == [row[0] for row in before().owners()]
     assert all(len(row) == 1 for row in again.synced)
     assert again.former == ("b", "c", "a")
+    assert again.led_by == "z"
     assert {len(row) for row in again.copying} == {1}
     later, _ = again.after(3, [NEW[2], Holder("new", "there"), NEW[0]], 1)
-    assert later.former == ("a", "", "b")
+    assert (later.former, later.led_by) == (("a", "", "b"), "z")
     assert later.origin == "a"
 
 

@@ -257,11 +257,16 @@ class JobService:
             raise ShmjetError(f"there is no room for the record of a job: {error}") from error
         run.add_status_listener(note)
 
-    def restore_runs(self) -> None:
-        """Go on with the runs of which there are records, and remove snapshots that belong to none of them."""
+    def restore_runs(self, records: list[RunRecord] | None = None) -> None:
+        """Go on with the runs of which there are records, and remove snapshots that belong to none of them.
+
+        Args:
+            records: those with which a cluster goes on whose members have all come; None: those here, of a member that
+                may be the first of its cluster.
+        """
         if self._records is None:
             return
-        snapshots, found = self._services.snapshots, self._records.all()
+        snapshots, found = self._services.snapshots, self._records.all() if records is None else records
         for record in found:
             job = record.job
             try:
@@ -273,7 +278,7 @@ class JobService:
                 logger.error("job %s cannot go on: %s", job.name or job.job_id, error)
                 continue
             state = "is still suspended" if record.is_suspended else "goes on"
-            absent = [] if record.is_suspended else lineage.absent()
+            absent = [] if record.is_suspended or records is not None else lineage.absent()
             state = "is suspended" if absent or (lineage.has_lost_all and not record.is_suspended) else state
             logger.warning("job %s %s: its member was started again", job.name or job.job_id, state)
             if record.is_suspended:

@@ -26,10 +26,11 @@ from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.member_loss import MemberLossHandler
 from shmjet.cluster.jobs.registry import ParticipantRegistry
-from shmjet.cluster.jobs.run_records import RunRecords
+from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
+from shmjet.cluster.jobs.stored_runs import StoredRuns, StoredRunsMessage
 from shmjet.cluster.lifecycle_messages import ListSnapshots
 from shmjet.cluster.member.cluster_of_runs import ClusterOfRuns
 from shmjet.cluster.member.cluster_status import ClusterStatus
@@ -86,6 +87,7 @@ from shmjet.cluster.requests.log_relay import LogRelay
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.request_forwarder import RequestForwarder
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
+from shmjet.data.errors import ShmjetError
 from shmjet.execution import control
 from shmjet.execution.messages import WorkerSettings
 from shmjet.grid import Grid, GridError
@@ -286,6 +288,7 @@ class Member:
         if self._storage is not None:
             self._phase(f"reading the records of jobs in its storage {self._storage}")
             records = RunRecords(self._storage / "jobs")
+        self._stored_runs = None if network is None else StoredRuns(network, records)
         first = 1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1
         used = 0 if records is None else max((record.run for record in records.all()), default=0)
         self._ids = itertools.count(max(first, used + 1))
@@ -392,23 +395,36 @@ class Member:
         if self._network is not None and self._network.waits_for:
             self._tasks.start(self._restore_later())
         else:
-            self._restore()
+            if self._is_coordinator:
+                self._restore()
+            self._is_restored()
         return not self._stop.is_set()
 
-    def _restore(self) -> None:
-        """Go on with the jobs of its storage, if it coordinates."""
-        if self._network is None or self._network.is_coordinator:
-            if self._storage is not None:
-                self._phase(f"going on with the jobs in its storage {self._storage}")
-            self._jobs.restore_runs()
+    @property
+    def _is_coordinator(self) -> bool:
+        return self._network is None or self._network.is_coordinator
+
+    def _restore(self, records: list[RunRecord] | None = None) -> None:
+        """Go on with the jobs of its storage, or of other records."""
+        if self._storage is not None:
+            self._phase(f"going on with the jobs in its storage {self._storage}")
+        self._jobs.restore_runs(records)
+
+    def _is_restored(self) -> None:
         self._has_restored = True
         self._serve_held()
 
     async def _restore_later(self) -> None:
         """Go on with jobs when maps and lists, which they may use, are there."""
         assert self._keeper is not None
+        assert self._stored_runs is not None
         await self._keeper.opened()
-        self._restore()
+        try:
+            if self._is_coordinator:
+                self._restore(await self._stored_runs.find())
+        except ShmjetError as error:
+            logger.error("the jobs of the cluster do not go on: %s", error)
+        self._is_restored()
 
     async def _join(self, network: Network) -> None:
         settings = self.settings
@@ -675,6 +691,8 @@ class Member:
         self._member_loss.connection_lost(peer, why, self._network.view)
         text = f"the connection to member {peer.address} was lost ({why})"
         self._services.snapshot_keeper.member_gone(peer.uuid, text)
+        assert self._stored_runs is not None
+        self._stored_runs.member_gone(peer.uuid, text)
 
     def connected(self, identity: str) -> None:
         """See `NetworkUser`."""
@@ -722,6 +740,9 @@ class Member:
                 self._services.snapshot_keeper.receive(sender, message)
             case AskReport() | Report():
                 self._cluster_status.take(sender, message)
+            case _ if isinstance(message, StoredRunsMessage):
+                assert self._stored_runs is not None
+                self._stored_runs.receive(sender, message)
             case _ if isinstance(message, KeeperMessage):
                 self._keeper_message(sender, message)
             case _:

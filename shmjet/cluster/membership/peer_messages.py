@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shmjet.cluster.membership.run_messages import RunMessage
+from shmjet.cluster.membership.run_messages import AskStoredRuns, RunMessage, StoredRunsAre
 from shmjet.cluster.membership.views import MembershipMessage
 from shmjet.cluster.protocol import Submission
 from shmjet.execution.job_plan import MemberSlot
@@ -464,4 +464,13 @@ SnapshotMessage = (
 )
 KeeperMessage = CopyPartitions | CopiedPartitions | ShipChanges | AgreeOnTails | CompareSums | OfferLine | ChangesTaken
 RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
-PeerMessage = MembershipMessage | ExecutionMessage | RunMessage | RelayMessage | KeeperMessage | SnapshotMessage
+PeerMessage = (
+    MembershipMessage
+    | ExecutionMessage
+    | RunMessage
+    | AskStoredRuns
+    | StoredRunsAre
+    | RelayMessage
+    | KeeperMessage
+    | SnapshotMessage
+)

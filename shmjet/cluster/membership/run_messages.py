@@ -141,4 +141,17 @@ class MayLeave(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Coordinator to member: no run has a part on you any more."""
 
 
+class AskStoredRuns(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator of a cluster that begins to the last coordinator: which runs do you have on disk?"""
+
+    number: int
+
+
+class StoredRunsAre(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer; `records` are encoded."""
+
+    number: int
+    records: bytes
+
+
 RunMessage = KeepRun | KeepRunState | KeepEnded | RunStateKept | AskRuns | RunsAre | AskToLeave | MayLeave

@@ -80,6 +80,7 @@ def recovered(
         wanted,
         origin=newest.table.origin,
         former=tuple(before.get(uuid, "") for uuid in places),
+        led_by=now.get(newest.table.members[0], ""),
     )
 
 

@@ -70,6 +70,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         origin: which data it is about: the identity of the member that founded the cluster.
         awaited: addresses of members whose partitions, on disk, are waited for; nothing is open then. None: no waiting.
         former: the identity of each member under which it had partitions on disk that count again; see `recovery`.
+        led_by: the member that coordinated the cluster before all were away, by its identity now; empty: not there.
 
     Example:
         >>> table = PartitionTable.first(1, 4, [Holder("a", "one"), Holder("b", "two")], backups=1)
@@ -87,6 +88,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     origin: str = ""
     awaited: tuple[str, ...] | None = None
     former: tuple[str, ...] = ()
+    led_by: str = ""
 
     @classmethod
     def first(cls, epoch: int, count: int, members: Sequence[Holder], backups: int) -> PartitionTable:
@@ -192,8 +194,11 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         begun = {row: begin_moves(*row) for row in set(rows)}
         synced, copying = tuple(begun[row][0] for row in rows), tuple(begun[row][1] for row in rows)
         before = dict(zip(self.members, self.former, strict=False))
+        led_by = self.led_by if self.led_by in places else ""
         former = tuple(before.get(uuid, "") for uuid in places) if any(self.former) else ()
-        return PartitionTable(epoch, 0, tuple(places), synced, copying, wanted, origin=self.origin, former=former), lost
+        return PartitionTable(
+            epoch, 0, tuple(places), synced, copying, wanted, origin=self.origin, former=former, led_by=led_by
+        ), lost
 
     def settled(self) -> PartitionTable:
         """Return the table when all has moved to where it should be: at once, for partitions that hold no data."""
