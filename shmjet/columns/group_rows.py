@@ -104,14 +104,14 @@ class KeptRows:
     """Some columns of the rows of groups.
 
     Args:
-        names: of one column; None: all that the first batch has.
+        names: of one column; None: all that there are, but for hidden ones. What a batch lacks is null in its rows.
         drops_nulls: rows with a null are left out; there is one column then.
     """
 
     def __init__(self, names: Sequence[str] | None, *, drops_nulls: bool = False) -> None:
         self._names = None if names is None else tuple(names)
         self._drops_nulls = drops_nulls
-        self._kinds = StreamKinds()
+        self._kinds = StreamKinds(may_differ=names is None)
         self._chunks: list[tuple[Positions, Batch]] = []
         self._starts: Sizes | None = None  # of each group in the one chunk, where rows are sorted; and the end
         self._bytes = 0
@@ -132,6 +132,8 @@ class KeptRows:
             for name in self._names:
                 any_column(batch, name)
             batch = batch.select(*self._names)
+        elif any(name.startswith("\0") for name in batch.names):
+            batch = batch.select(*(name for name in batch.names if not name.startswith("\0")))
         if not batch.names:
             raise BatchError("a batch without columns has no rows to keep")
         self._kinds.add(batch)

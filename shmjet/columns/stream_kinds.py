@@ -24,6 +24,7 @@ class StreamKinds:
 
     Args:
         keys: columns of which dates and times stay apart, because they are never equal.
+        may_differ: batches may have different columns; what one lacks is null there.
 
     Example:
         >>> kinds = StreamKinds()
@@ -32,12 +33,13 @@ class StreamKinds:
         {'a': dtype('float64'), 'b': 'text'}
     """
 
-    def __init__(self, keys: Collection[str] = ()) -> None:
+    def __init__(self, keys: Collection[str] = (), *, may_differ: bool = False) -> None:
         self.kinds: dict[str, Kind] = {}
         """Of what has come; empty before the first batch. Of a column of nulls alone that of the first batch."""
         self.known: set[str] = set()
         """Columns that have had a value."""
         self._keys = frozenset(keys)
+        self._may_differ = may_differ
         self._is_uniform = True
 
     def add(self, batch: Batch) -> None:
@@ -54,7 +56,11 @@ class StreamKinds:
             self._is_uniform = False
         else:
             self.kinds = dict(schema)
-        check_same_names(self.kinds, schema)
+        if self._may_differ:
+            for name, new in schema.items():
+                self.kinds.setdefault(name, new)
+        else:
+            check_same_names(self.kinds, schema)
         columns, masks = batch.parts()
         for name, values in columns.items():
             if not is_known(values, masks.get(name)):
@@ -70,7 +76,7 @@ class StreamKinds:
 
     def copy(self) -> StreamKinds:
         """Return the kinds of this moment."""
-        made = StreamKinds(self._keys)
+        made = StreamKinds(self._keys, may_differ=self._may_differ)
         made.kinds, made.known = dict(self.kinds), set(self.known)
         made._is_uniform = self._is_uniform
         return made
@@ -83,4 +89,10 @@ class StreamKinds:
 
     def of(self, batch: Batch) -> Batch:
         """Return a batch that was added with the columns' kinds. Raises BatchError for a value that is lost by it."""
-        return batch if self._is_uniform else as_kinds(batch, self.kinds)
+        if self._is_uniform:
+            return batch
+        lacking = {name: kind for name, kind in self.kinds.items() if name not in batch.schema}
+        if lacking:
+            nothing = {name: nulls(kind, batch.num_rows) for name, kind in lacking.items()}
+            batch = batch.with_columns(nothing, dict.fromkeys(lacking, np.zeros(batch.num_rows, np.bool_)))
+        return as_kinds(batch, self.kinds)

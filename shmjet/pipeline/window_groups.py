@@ -1,7 +1,7 @@
 """Groups of rows in windows: `stage.window(...).group_by("user").agg(n=count())`, whose results are batches.
 
-Batches are aggregated as columns. Where rows come as items, and for `custom`, rows are aggregated one by one, with
-their time, by the same windows as items.
+Batches are aggregated as columns. Where rows come as items, they are aggregated one by one, with their time, by the
+same windows as items.
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ class WindowGroups:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise BatchError(f"agg: two columns of the result would be called {twice!r}; give one another name")
-        is_of_columns = all(aggregate.function != _BY_ROWS for aggregate in aggregates.values())
-        is_of_columns = is_of_columns and gives_batches(stage.pipeline.nodes, stage.node_id)
-        if is_of_columns:
+        if gives_batches(stage.pipeline.nodes, stage.node_id):
             return self._of_columns(windowed.definition, aggregates)
         key_fns = (TimedKey(ColumnKey(self.columns)),) if self.columns else None
         stamped = windowed.stage._then("group_by-times", t.WithTime())
@@ -89,9 +87,6 @@ class WindowGroups:
 
 
 _ROW = itemgetter(1)
-
-_BY_ROWS = "custom"
-"""The aggregate that windows on columns do not have: batches of a stream may differ in their columns."""
 
 
 def _same(batch: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from operator import itemgetter
 from typing import Any
 
@@ -63,7 +64,7 @@ def comparable(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 BY_ROWS = {**AGGREGATES, "all": custom(len)}
-"""`custom` is computed row by row, and so is what is computed with it."""
+"""`custom` needs all rows of a group."""
 
 
 @pytest.mark.parametrize("keys", [(), ("user",)])
@@ -182,6 +183,34 @@ def test_early_results_of_columns_are_marked() -> None:
         in_order(), lambda s: s.window(sliding(1, 0.5)).group_by("user").agg(n=count()), column("ts"), columnar=True
     )
     assert final == counted(plain)
+
+
+@pytest.mark.parametrize("window", [tumbling(1), sliding(1, 0.5), session(0.5)], ids=repr)
+def test_custom_functions_get_rows_in_the_types_of_the_columns_and_results_have_these(window: Any) -> None:
+    schema = {"ts": "int64", "k": "category", "v": "int8", "d": "decimal(20, 2)"}
+    given = [
+        Batch({"ts": [0, 1], "k": ["a", None], "v": [1, None], "d": [None, None]}, schema=schema),
+        Batch({"ts": [5_000], "k": ["a"], "v": [-3], "d": [Decimal("1.50")]}, schema=schema),
+    ]
+
+    def build(s: Any) -> Any:
+        types = custom(lambda rows: str([str(kind) for kind in rows.schema.values()]))
+        return s.window(window).group_by("k").agg(least=min_("v"), price=max_("d"), types=types)
+
+    results = results_of(given, build, column("ts"), columnar=True)
+    assert {str(b.select("k", "least", "price").schema) for b in results} == {
+        "{'k': category, 'least': dtype('int8'), 'price': decimal(20, 2)}"
+    }
+    assert {text for b in results for text in b["types"]} == {"['int64', 'category', 'int8', 'decimal(20, 2)']"}
+
+
+def test_custom_functions_of_streams_with_different_columns_get_nulls() -> None:
+    p = Pipeline()
+    one = p.read_from(stream_of([Batch({"ts": [0], "a": [1]})], 1, columnar=True)).with_timestamps(column("ts"))
+    two = p.read_from(stream_of([Batch({"ts": [5], "b": ["x"]})], 1, columnar=True)).with_timestamps(column("ts"))
+    rows = custom(lambda rows: str(sorted(map(str, rows.select("ts", "a", "b").tuples()))))
+    one.merge(two).window(tumbling(1)).group_by().agg(rows=rows).write_to(list_sink("out"))
+    assert [list(b["rows"]) for b in run(p)["out"]] == [["['(0, 1, None)', \"(5, None, 'x')\"]"]]
 
 
 def test_late_rows_go_to_the_sink_as_rows() -> None:
