@@ -14,7 +14,7 @@ from shmjet.columns.stream_rows import MATCHED, Pairs, Stamps, StreamRows
 from shmjet.columns.take import take_rows
 from shmjet.columns.typed_groups import TypedGroups
 from shmjet.core.event_timestamps import column_timestamps
-from shmjet.data.batch import Batch, any_column, stored_column
+from shmjet.data.batch import Batch, any_column
 from shmjet.data.errors import BatchError
 from shmjet.data.typed_column import TypedColumn
 
@@ -250,12 +250,11 @@ def _times(stamps: Stamps, kind: Any) -> Any:
 
 def _later(left: Batch, name: str, left_times: Stamps, right_times: Stamps) -> Any:
     """Return the left column of times with the later one of both."""
-    stored, _ = stored_column(left, name)
-    values: Any = np.asarray(stored)
+    column, _ = any_column(left, name)
+    values: Any = column.stored if isinstance(column, TypedColumn) else column
     if values.dtype.kind == "i":
         found: Any = np.maximum(left_times, right_times)
     else:
         found = np.where(right_times > left_times, right_times.view("M8[ms]").astype(values.dtype), values)
     found.flags.writeable = False
-    column, _ = any_column(left, name)
     return TypedColumn.trusted(column.dtype, found) if isinstance(column, TypedColumn) else found

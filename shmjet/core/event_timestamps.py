@@ -51,6 +51,10 @@ def _timestamp(value: Any, item: Any) -> int:
     try:
         return timestamp_of(value)
     except (TypeError, OverflowError) as error:
+        from shmjet.data.batch import Batch
+
+        if isinstance(item, Batch):
+            raise type(error)(f"{error}; the item is a batch, whose timestamps are in a column(name)") from None
         raise type(error)(f"{error}; the item is {item!r:.200}") from None
 
 
@@ -59,7 +63,8 @@ def column_timestamps(batch: Batch, name: str) -> npt.NDArray[np.int64]:
 
     Args:
         batch: any.
-        name: of an int64 column of milliseconds, or of a `datetime64` column of any unit, which is rounded down.
+        name: of an int64 column of milliseconds, or of one of dates or times of any unit, with a zone or without, which
+            are rounded down.
 
     Raises:
         BatchError: there is no such column, it has another type, a null, or a timestamp beyond 63 bits.
@@ -71,21 +76,24 @@ def column_timestamps(batch: Batch, name: str) -> npt.NDArray[np.int64]:
     """
     import numpy as np  # which a job without batches does not wait for
 
-    from shmjet.data.batch import stored_column
+    from shmjet.data.batch import any_column
+    from shmjet.data.column_types import ZonedType
+    from shmjet.data.typed_column import TypedColumn
 
     if name not in batch:
         raise BatchError(
             f"a batch has no column {name!r}, which holds the timestamps; it has {list(batch.names)}. Keep the column, "
             "or give the stream timestamps by another one with add_timestamps()"
         )
-    stored, valid = stored_column(batch, name)
-    values = np.asarray(stored)
-    kind = values.dtype.kind
-    if kind not in "iM":
+    values, valid = any_column(batch, name)
+    if isinstance(values, TypedColumn) and isinstance(values.dtype, ZonedType):
+        values = values.stored
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iM":
         raise BatchError(
             f"column {name!r} holds the timestamps, but its type is {values.dtype}; it must be an int64 of "
-            "milliseconds since 1970, or a datetime64"
+            "milliseconds since 1970, or of dates or times"
         )
+    kind = values.dtype.kind
     missing = np.isnat(values) if kind == "M" else None
     if valid is not None:
         missing = ~valid if missing is None else missing | ~valid

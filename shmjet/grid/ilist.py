@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import index as as_index
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 
 from shmjet._native import index_of_special
@@ -125,6 +126,7 @@ class IList(Sequence[T]):
                 chosen = range(start, stop, step)
                 return list(self._between(chosen[-1], start + 1))[::-1][::-step] if chosen else []
             return list(islice(self._between(start, stop), 0, None, step))
+        index = as_index(index)
         while True:
             size = len(self)
             at = index + size if index < 0 else index

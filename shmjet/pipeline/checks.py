@@ -12,6 +12,7 @@ from typing import Any
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.column_key import ColumnKey, checked_names
 from shmjet.core.event_time import TimestampFn
+from shmjet.core.expressions.expression import Expression
 from shmjet.core.key_functions import KeyFn
 from shmjet.data.errors import PlanError
 from shmjet.processors.general.services import ServiceFactory
@@ -71,10 +72,15 @@ def checked_timestamps(stage: str, fn: Any) -> TimestampFn:
     """Return a function of timestamps, or the one column that has them.
 
     Raises:
-        TypeError: it is neither. PlanError: it names several columns.
+        TypeError: it is neither, or an expression of columns. PlanError: it names several columns.
     """
     if isinstance(fn, ColumnKey) and len(fn.names) != 1:
         raise PlanError(f"{stage}: timestamps are in one column, got {fn!r}")
+    if isinstance(fn, Expression) and not isinstance(fn, ColumnKey):
+        raise TypeError(
+            f"{stage}: timestamps are in a column, got the expression {fn!r}; make a column of it with "
+            "with_columns(at=...), then add_timestamps(column('at'))"
+        )
     return checked_fn(stage, "a function that gives the timestamp of an item, or column(name)", fn)
 
 

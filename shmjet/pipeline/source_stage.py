@@ -37,7 +37,7 @@ class StreamSourceStage(Stage, Generic[T]):
 
         Args:
             fn: `fn(item)` returns milliseconds since the epoch as an int, an aware `datetime` or a `datetime64`; for
-                batches `column("ts")`, an int64 column of milliseconds or one of `datetime64`.
+                batches `column("ts")` of int64 milliseconds, or of dates or times with a zone or without.
             allowed_lag: how far behind the highest timestamp of its source partition an item may come, in seconds or as
                 a `timedelta`; what comes later may be late.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -216,6 +217,20 @@ def test_batch_is_cut_before_a_row_that_is_late() -> None:
 def test_batch_is_cut_at_each_watermark_when_there_are_timers() -> None:
     one = mapper(timestamp_fn=column("ts"), stride=1)
     assert rows(one.take_batch(Batch({"ts": [5, 5, 7]}), 0, 0)) == [wm(5), [5, 5], wm(7), [7]]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_instants_with_a_zone_are_timestamps(unit: str) -> None:
+    one = mapper(timestamp_fn=column("ts"), stride=1_000)
+    instants = [datetime(1970, 1, 1, 2, 0, second, tzinfo=ZoneInfo("Europe/Paris")) for second in (0, 1)]
+    batch = Batch({"ts": instants}, schema={"ts": f"timestamp[{unit}, Europe/Paris]"})
+    *_, last = one.take_batch(batch, 0, 0)
+    assert last == wm(3_601_000)
+
+
+def test_a_function_that_gets_batches_is_told_of_columns() -> None:
+    with pytest.raises(TypeError, match=r"the item is a batch, whose timestamps are in a column\(name\)"):
+        mapper(timestamp_fn=lambda item: item["ts"]).take([Batch({"ts": [1]})], 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,8 @@ def test_an_index_out_of_range_is_an_index_error_with_the_size(grid: Grid) -> No
     for index in (3, -4):
         with pytest.raises(IndexError, match="3 items"):
             jet[index]
+    with pytest.raises(TypeError, match="str"):
+        jet["a"]
 
 
 def test_none_as_an_item_is_a_type_error(grid: Grid) -> None:

@@ -106,6 +106,8 @@ def test_wrong_settings_are_refused() -> None:
         stage.with_timestamps(int, -1)
     with pytest.raises(TypeError, match="allowed_lag must be seconds"):
         stage.with_native_timestamps("1s")
+    with pytest.raises(TypeError, match=r"with_timestamps: timestamps are in a column, got the expression"):
+        stage.with_timestamps(column("ts") + 1)
     with pytest.raises(TypeError, match="with_timestamps: expected a function that gives the timestamp"):
         stage.with_timestamps("ts")
     with pytest.raises(PlanError, match="timestamps are in one column"):

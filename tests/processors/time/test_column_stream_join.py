@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -235,6 +236,16 @@ def test_the_left_time_column_has_the_later_time_in_its_own_unit() -> None:
     assert not list(join.add(0, Batch({"ts": stamps, "k": [1, 2]}), 0))
     (found,) = join.add(1, Batch({"at": [7, 8], "k": [1, 2]}), 0)
     assert found["ts"].tolist() == np.array([7000, 9900], "M8[us]").tolist()
+
+
+def test_the_left_time_column_keeps_its_zone() -> None:
+    join = stream_join.StreamJoin(JoinColumns(("k",), ("k",), "ts", "at"), 10, "outer")
+    instants = [datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)]
+    assert not list(join.add(0, Batch({"ts": instants, "k": [1, 2]}), 0))
+    (found,) = join.add(1, Batch({"at": [8, 5_000], "k": [1, 3]}), 0)
+    assert found["ts"].to_list() == [datetime(1970, 1, 1, 0, 0, 0, 8_000, tzinfo=UTC)]
+    left, right = join.unmatched(20_000)
+    assert left["ts"].to_list() == right["ts"].to_list() == instants[1:]
 
 
 def test_columns_of_one_name_and_keys_of_other_kinds_are_refused() -> None:
