@@ -121,11 +121,12 @@ class Batch(Columnar):
         *,
         schema: Mapping[str, Any] | None = None,
     ) -> Batch:
-        """Make a batch of rows: dicts, or tuples (or other sequences) in the order of `columns`.
+        """Make a batch of rows: dicts, named tuples, or tuples (or other sequences) in the order of `columns`.
 
         Args:
             rows: each has a value for each column; None is a null.
-            columns: the names; may be left out for dicts of equal keys, or where `schema` has all of them.
+            columns: the names; may be left out for dicts and named tuples of equal names, or where `schema` has all of
+                them.
             schema: name → type, as for `Batch`.
 
         Raises:
@@ -134,13 +135,17 @@ class Batch(Columnar):
         """
         listed = list(rows)
         every_column = columns is None
+        if every_column:
+            listed = [row._asdict() if _has_names(row, schema or ()) else row for row in listed]
         if columns is None:
             if not listed:
                 return cls({name: [] for name in schema or {}}, schema=schema)
             if schema is not None and not isinstance(listed[0], Mapping):
                 columns = list(schema)
             elif not isinstance(listed[0], Mapping):
-                raise BatchError("from_rows() needs the names of the columns for rows that are not dicts")
+                raise BatchError(
+                    "from_rows() needs the names of the columns for rows that are neither dicts nor named tuples"
+                )
             else:
                 columns = list(listed[0])
         names = list(columns)
@@ -523,6 +528,11 @@ def _kinds(schema: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, K
     if unknown is not None:
         raise BatchError(f"schema names the column {unknown!r}; there are {list(columns)}")
     return {name: kind_of(name, given) for name, given in schema.items()}
+
+
+def _has_names(row: Any, names: Iterable[str]) -> bool:
+    """Tell whether a row is a named tuple with these fields."""
+    return isinstance(row, tuple) and hasattr(row, "_asdict") and set(names) <= set(getattr(row, "_fields", ()))
 
 
 def stored_column(batch: Batch, name: str) -> tuple[Physical, Mask | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import pickle
 import re
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -425,3 +426,12 @@ def test_text_is_ordered_by_code_points() -> None:
             wrong()
     with pytest.raises(TypeError):
         text < 1  # type: ignore[operator]  # noqa: B015
+
+
+def test_named_tuples_have_the_names_of_their_columns() -> None:
+    pair = namedtuple("pair", "a b")
+    rows = [pair(1, "x"), pair(None, "y")]
+    assert Batch.from_rows(rows).to_dict() == {"a": [1, None], "b": ["x", "y"]}
+    assert Batch.from_rows(rows, schema={"b": "category", "a": "int8"}).schema["a"] == np.int8
+    assert Batch.from_rows(rows, schema={"p": "int8", "q": "text"}).to_dict() == {"p": [1, None], "q": ["x", "y"]}
+    assert Batch.from_rows(rows, ["q", "p"]).to_dict() == {"q": [1, None], "p": ["x", "y"]}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from operator import itemgetter
-from typing import Any
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from shmjet import Batch, column, columns
-from shmjet.aggregate_ops import to_list
+from shmjet.aggregate_ops import counting, to_list
 from shmjet.columns import count, custom, first, last, max_, max_by, mean, min_, min_by, sum_, var
 from shmjet.core.windows import session, sliding, tumbling
 from shmjet.data.errors import BatchError
@@ -232,6 +232,36 @@ def test_rows_of_items_are_grouped_too_and_may_be_cut_again() -> None:
 
     results = results_of(rows, build, itemgetter("ts"))
     assert [(row["total"], row["groups"]) for b in results for row in b.rows()] == [(20, 6)] * 3
+
+
+class Click(NamedTuple):
+    user: str
+    v: int
+    ts: int
+
+
+def test_named_tuples_are_rows_too() -> None:
+    given = [Click(f"u{i % 2}", i, i * 100) for i in range(10)]
+    aggregates = {"n": count(), "total": sum_("v"), "top": max_by("ts", "v"), "names": custom(lambda b: str(b.names))}
+    results = results_of(
+        given, lambda s: s.window(tumbling(1)).group_by("user").agg(**aggregates), attrgetter("ts"), lag=1
+    )
+    assert sorted(row for b in results for row in b.select("user", *aggregates).tuples()) == [
+        ("u0", 5, 20, 800, "('user', 'v', 'ts')"),
+        ("u1", 5, 25, 900, "('user', 'v', 'ts')"),
+    ]
+    with pytest.raises(BatchError, match=r"the item has no 'w'; it has \['user', 'v', 'ts'\]"):
+        results_of(given, lambda s: s.window(tumbling(1)).group_by().agg(w=sum_("w")), attrgetter("ts"))
+
+
+def test_results_of_windows_of_items_are_grouped_by_name() -> None:
+    def build(s: Any) -> Any:
+        counts = s.window(tumbling(1)).grouping_key("user").aggregate(counting())
+        return counts.window(tumbling(10)).group_by("key").agg(n=sum_("result"))
+
+    given = [Click(f"u{i % 2}", i, i * 100) for i in range(30)]
+    results = results_of(given, build, attrgetter("ts"), lag=1)
+    assert sorted(row for b in results for row in b.select("key", "n").tuples()) == [("u0", 15), ("u1", 15)]
 
 
 def test_several_key_columns_and_early_results() -> None:

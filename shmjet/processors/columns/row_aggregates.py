@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.columns.aggregates import Aggregate
+from shmjet.core.column_key import column
 
 Row = Mapping[str, Any]
 State = list[Any]
@@ -223,6 +224,13 @@ _FUNCTIONS: dict[str, _Function] = {
 }
 
 
+def _value_of(row: Any, name: str) -> Any:
+    """Return a value of a row. Raises BatchError where the item is no row, or has no such value."""
+    if type(row) is dict and name in row:
+        return row[name]
+    return column(name)(row)
+
+
 class _Aggregation:
     """The primitives of an operation over `(time, row)` items; a class, so that it pickles."""
 
@@ -237,9 +245,9 @@ class _Aggregation:
         for aggregate, state in zip(self.aggregates, states, strict=True):
             value: Any = row if aggregate.fn is not None else True
             if aggregate.column is not None:
-                value = row[aggregate.column]
+                value = _value_of(row, aggregate.column)
             if aggregate.by is not None:
-                by = row[aggregate.by]
+                by = _value_of(row, aggregate.by)
                 value = None if by is None else (value, by)
             if value is not None or aggregate.function == "list":
                 _FUNCTIONS[aggregate.function].add(state, value, time)
@@ -258,8 +266,8 @@ class _Aggregation:
 def rows_operation(*aggregates: Aggregate) -> AggregateOperation[Any, Any, Any]:
     """Return the operation that computes aggregates of rows.
 
-    Its items are `(time, row)` pairs, a row being a mapping of names to values; `first` and `last` go by the time, and
-    so do `min_by` and `max_by` among equals. Its result is the tuple of the values.
+    Its items are `(time, row)` pairs, a row being a mapping of names to values or a named tuple; `first` and `last` go
+    by the time, and so do `min_by` and `max_by` among equals. Its result is the tuple of the values.
 
     Args:
         aggregates: from `shmjet.columns`.
