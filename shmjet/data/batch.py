@@ -15,7 +15,7 @@ from typing import Any, Final, final, overload
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.data.column import Values, checked_mask, equal_columns, joined, physical, plain_values
+from shmjet.data.column import Values, checked_mask, equal_columns, joined, of_one_kind, physical, plain_values
 from shmjet.data.column_types import Kind, kind_of
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError, no_column
@@ -172,10 +172,11 @@ class Batch(Columnar):
         """Return the rows of all batches, in order.
 
         Args:
-            batches: at least one; of equal names, order and dtypes.
+            batches: at least one; of equal names and dtypes. A column that is null in all rows of a batch, or has none,
+                takes the dtype that it has in the others.
 
         Raises:
-            BatchError: the columns differ in name, order or dtype, or there is no batch at all.
+            BatchError: the columns differ in name or dtype, or there is no batch at all.
         """
         parts = list(batches)
         if not parts:
@@ -190,6 +191,9 @@ class Batch(Columnar):
             pieces = [part._columns[name] for part in parts]
             kinds = [piece.dtype for piece in pieces]
             is_same = kinds.count(kinds[0]) == len(kinds)
+            if not is_same:
+                pieces = of_one_kind(pieces, [part._validity.get(name) for part in parts])
+                is_same = all(piece.dtype == pieces[0].dtype for piece in pieces)
             if not is_same:
                 break
             columns[name] = joined(pieces)

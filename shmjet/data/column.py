@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
-from shmjet.data.typed_column import Physical, TypedColumn, plain_physical
+from shmjet.data.typed_column import Physical, TypedColumn, nulls, plain_physical
 from shmjet.data.typed_sequences import is_typed_value, typed_sequence
 
 Values: TypeAlias = npt.NDArray[Any] | Text | TypedColumn
@@ -229,6 +229,25 @@ def _equal_arrays(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> bool:
         return all(_equal_arrays(one[name], two[name]) for name in one.dtype.names)
     with np.errstate(invalid="ignore"):  # numpy 2.5 and later warn of a signaling NaN
         return np.array_equal(one, two, equal_nan=one.dtype.kind in "fcmM")
+
+
+def of_one_kind(pieces: Sequence[Values], masks: Sequence[Mask | None]) -> list[Values]:
+    """Return the pieces of a column, of which those without a value take the kind of the others.
+
+    Args:
+        pieces: one or more.
+        masks: of each piece, False where it is null.
+    """
+    has_value = [
+        bool(len(piece)) if mask is None else bool(mask.any()) for piece, mask in zip(pieces, masks, strict=True)
+    ]
+    if not any(has_value):
+        has_value[0] = True
+    kind = pieces[has_value.index(True)].dtype
+    return [
+        piece if has or piece.dtype == kind else nulls(kind, len(piece))
+        for piece, has in zip(pieces, has_value, strict=True)
+    ]
 
 
 def joined(columns: Sequence[Values]) -> Values:

@@ -435,3 +435,13 @@ def test_named_tuples_have_the_names_of_their_columns() -> None:
     assert Batch.from_rows(rows, schema={"b": "category", "a": "int8"}).schema["a"] == np.int8
     assert Batch.from_rows(rows, schema={"p": "int8", "q": "text"}).to_dict() == {"p": [1, None], "q": ["x", "y"]}
     assert Batch.from_rows(rows, ["q", "p"]).to_dict() == {"q": [1, None], "p": ["x", "y"]}
+
+
+def test_a_column_without_values_takes_the_kind_of_the_others() -> None:
+    rows, nothing = Batch({"k": ["a"], "v": [7]}), Batch({"k": ["b"], "v": [None]})
+    joined = Batch.concat([nothing, nothing[:0], rows])
+    assert (joined.to_dict(), joined.schema["v"]) == ({"k": ["b", "a"], "v": [None, 7]}, np.int64)
+    assert Batch.concat([nothing, Batch({"k": [None], "v": ["x"]})]).to_dict() == {"k": ["b", None], "v": [None, "x"]}
+    assert Batch.concat([nothing[:0], Batch({"k": [], "v": []}, schema={"k": "text", "v": "int8"})]).num_rows == 0
+    with pytest.raises(BatchError, match="cannot be joined"):
+        Batch.concat([rows, Batch({"k": ["a"], "v": [0.5]})])

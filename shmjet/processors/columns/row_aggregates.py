@@ -225,7 +225,7 @@ _FUNCTIONS: dict[str, _Function] = {
 
 
 def _value_of(row: Any, name: str) -> Any:
-    """Return a value of a row. Raises BatchError where the item is no row, or has no such value."""
+    """Return a value of a row. Raises BatchError where the item is not a row, or has no such value."""
     if type(row) is dict and name in row:
         return row[name]
     return column(name)(row)
