@@ -15,6 +15,7 @@ from shmjet.aggregate_ops.extremes import first_item
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.key_functions import KeyFn
 from shmjet.core.windows import SessionWindow, SlidingWindow, WindowDefinition
+from shmjet.data.errors import PlanError
 from shmjet.data.suggestions import unknown_attribute
 from shmjet.data.window_results import KeyedWindowResult, WindowResult
 from shmjet.pipeline import transforms as t
@@ -22,7 +23,7 @@ from shmjet.pipeline.checks import checked_key, checked_operation
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.pipeline.handles import STREAM_ADVICE
 from shmjet.pipeline.join_clauses import co_aggregation
-from shmjet.pipeline.stage_times import check_time
+from shmjet.pipeline.stage_times import check_time, gives_batches
 from shmjet.pipeline.window_groups import WindowGroups, checked_group
 
 if TYPE_CHECKING:
@@ -183,7 +184,16 @@ class StageWithWindow(_Windowed, Generic[T]):
         return self._aggregated(name, op, None, *stages)
 
     def distinct(self) -> StreamStage[WindowResult]:
-        """Keep one item of each value in each window, as a `WindowResult` whose result is the item."""
+        """Keep one item of each value in each window, as a `WindowResult` whose result is the item.
+
+        Raises:
+            PlanError: the items are rows of batches, which are distinct by columns: `grouping_key(names).distinct()`.
+        """
+        if gives_batches(self.stage.pipeline.nodes, self.stage.node_id):
+            raise PlanError(
+                "window(...).distinct: rows of batches are distinct by named columns, as each row has its time: say "
+                "window(...).grouping_key(names).distinct()"
+            )
         return self.grouping_key(None).distinct()  # type: ignore[arg-type]
 
 

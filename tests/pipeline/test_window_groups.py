@@ -13,7 +13,7 @@ from shmjet import Batch, column, columns
 from shmjet.aggregate_ops import counting, to_list
 from shmjet.columns import count, custom, first, last, max_, max_by, mean, min_, min_by, sum_, var
 from shmjet.core.windows import session, sliding, tumbling
-from shmjet.data.errors import BatchError
+from shmjet.data.errors import BatchError, PlanError
 from shmjet.pipeline import Pipeline
 from tests.pipeline.running import items_source, list_sink, run
 from tests.pipeline.streams import results_of, stream_of
@@ -292,3 +292,13 @@ def test_rows_are_made_where_the_next_stages_are() -> None:
     large.window(tumbling(1)).aggregate(to_list()).write_to(list_sink("out"))
     assert "map-rows" not in p.explain()
     assert [(r.start, r.result) for r in run(p)["out"]] == [(0, [1]), (2_000, [3])]
+
+
+def test_rows_of_batches_are_distinct_by_names() -> None:
+    given = [Batch({"ts": [0, 10, 20], "k": ["a", "a", "b"]})]
+    results = results_of(
+        given, lambda s: s.window(tumbling(1)).grouping_key("k").distinct(), column("ts"), columnar=True
+    )
+    assert sorted(r.result["k"] for r in results) == ["a", "b"]
+    with pytest.raises(PlanError, match=r"say window\(...\).grouping_key\(names\).distinct"):
+        results_of(given, lambda s: s.window(tumbling(1)).distinct(), column("ts"), columnar=True)
