@@ -225,3 +225,18 @@ def test_both_stages_pass_all_modes(aggregates: dict[str, Any]) -> None:
     verify_processor(grouping).inputs([rows[:2], rows[2:]]).expect([groups.results(0, 9)[0]])
     items = list(rows.rows())
     verify_processor(grouping).inputs(items).expect([groups.results(0, 9)[0]])
+
+
+def test_rows_of_batches_with_different_columns_have_nulls_and_no_hidden_columns() -> None:
+    def shown(rows: Batch) -> str:
+        return str([sorted(rows.names), *sorted(map(str, rows.select("a", "b").tuples()))])
+
+    batches = [Batch({"k": [1], "a": [1], "\0hidden": [7]}), Batch({"\0hidden": [5], "b": ["x"], "k": [1]})]
+    wanted = {"k": [1], "rows": [str([["a", "b", "k"], "(1, None)", "(None, 'x')"])]}
+    whole, merged = (Groups(["k"], {"rows": custom(shown)}) for _ in range(2))
+    for batch in batches:
+        whole.add(batch)
+        part = Groups(["k"], {"rows": custom(shown)})
+        part.add(batch)
+        merged.merge(part.states(0, 1)[0])
+    assert whole.results(0, 9)[0].to_dict() == merged.results(0, 9)[0].to_dict() == wanted
