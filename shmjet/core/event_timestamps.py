@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from shmjet.data.batch import Batch
+    from shmjet.data.column import Values
 
 _INTS = {int}
 
@@ -77,8 +78,6 @@ def column_timestamps(batch: Batch, name: str) -> npt.NDArray[np.int64]:
     import numpy as np  # which a job without batches does not wait for
 
     from shmjet.data.batch import any_column
-    from shmjet.data.column_types import ZonedType
-    from shmjet.data.typed_column import TypedColumn
 
     if name not in batch:
         raise BatchError(
@@ -86,8 +85,8 @@ def column_timestamps(batch: Batch, name: str) -> npt.NDArray[np.int64]:
             "or give the stream timestamps by another one with add_timestamps()"
         )
     values, valid = any_column(batch, name)
-    if isinstance(values, TypedColumn) and isinstance(values.dtype, ZonedType):
-        values = values.stored
+    if not isinstance(values, np.ndarray):
+        values = _instants(values)
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "iM":
         raise BatchError(
             f"column {name!r} holds the timestamps, but its type is {values.dtype}; it must be an int64 of "
@@ -111,6 +110,14 @@ def column_timestamps(batch: Batch, name: str) -> npt.NDArray[np.int64]:
     if len(stamps) and not -LONGEST_MS <= int(stamps.min()) <= int(stamps.max()) <= LONGEST_MS:
         raise BatchError(f"column {name!r}: a timestamp must be milliseconds since 1970 that fit 63 bits")
     return stamps
+
+
+def _instants(column: Values) -> Values:
+    """Return a column of times with a zone as times of UTC, and any other as it is."""
+    from shmjet.data.column_types import ZonedType
+    from shmjet.data.typed_column import TypedColumn
+
+    return column.stored if isinstance(column, TypedColumn) and isinstance(column.dtype, ZonedType) else column
 
 
 def with_timestamps(batch: Batch, name: str, stamps: Any) -> tuple[Batch, npt.NDArray[np.int64]]:

@@ -224,13 +224,6 @@ _FUNCTIONS: dict[str, _Function] = {
 }
 
 
-def _value_of(row: Any, name: str) -> Any:
-    """Return a value of a row. Raises BatchError where the item is not a row, or has no such value."""
-    if type(row) is dict and name in row:
-        return row[name]
-    return column(name)(row)
-
-
 class _Aggregation:
     """The primitives of an operation over `(time, row)` items; a class, so that it pickles."""
 
@@ -242,12 +235,14 @@ class _Aggregation:
 
     def accumulate(self, states: list[State], item: tuple[int, Row]) -> None:
         time, row = item
+        is_dict = type(row) is dict
         for aggregate, state in zip(self.aggregates, states, strict=True):
             value: Any = row if aggregate.fn is not None else True
             if aggregate.column is not None:
-                value = _value_of(row, aggregate.column)
+                name = aggregate.column
+                value = row[name] if is_dict and name in row else column(name)(row)
             if aggregate.by is not None:
-                by = _value_of(row, aggregate.by)
+                by = row[aggregate.by] if is_dict and aggregate.by in row else column(aggregate.by)(row)
                 value = None if by is None else (value, by)
             if value is not None or aggregate.function == "list":
                 _FUNCTIONS[aggregate.function].add(state, value, time)
