@@ -31,9 +31,10 @@ from shmjet import (
     from_,
     sinks,
 )
-from shmjet.core import Inbox
+from shmjet.core import Inbox, Outbox, ProcessorContext
 from shmjet.core.processor import ProcessorMetaSupplier, ProcessorSupplier
 from tests.cluster.counting import SHARDS, Shards, counting, exact
+from tests.stopping import stop
 from tests.waiting import until, until_there
 
 SOON_S = 60.0
@@ -129,6 +130,16 @@ class Hesitant(Restorable):
         assert self._gate is not None
         self._gate.with_suffix(".saving").touch()
         return self._gate.with_suffix(".saves").exists() and super().save_to_snapshot()
+
+
+class Blocked(Shards):
+    """Says that it is being made, and waits until it is let."""
+
+    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
+        super().init(outbox, context)
+        assert self._gate is not None
+        self._gate.with_suffix(f".{os.getpid()}").touch()
+        until_there(self._gate.with_suffix(".go"))
 
 
 class Counting:
@@ -411,3 +422,19 @@ def test_members_that_join_restart_what_scales_and_give_a_quorum(
     eventually(lambda: "it waits for 2 members" in str(protected.job.explain_time()))
     cluster.fill(2)
     protected.ends_well()
+
+
+def test_a_coordinator_that_is_lost_while_the_first_attempt_starts_is_followed(
+    cluster: Cluster, eventually: Eventually, tmp_path: Path
+) -> None:
+    first, second, _ = cluster.fill()
+    counted = Counting(tmp_path, second, "blocked", JobConfig(), source=Blocked)
+    eventually(lambda: len(list(tmp_path.glob("blocked.[0-9]*"))) == 3)
+    (worker,) = own(second).workers
+    stop(worker)  # so the part of the first attempt is still here when the next one begins
+    cluster.kill(first)
+    eventually(lambda: len(second.cluster.members) == 2)
+    assert [job.name for job in second.jobs() if not job.status.is_terminal] == ["blocked"]
+    counted.gate.with_suffix(".go").touch()
+    os.kill(worker, signal.SIGCONT)
+    counted.ends_well()

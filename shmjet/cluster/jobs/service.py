@@ -209,7 +209,9 @@ class JobService:
             after_failure=self._after_failure,
             pause_before_next=self._pause_before_next,
             waits_for=self._surviving.waits_for,
-            attempts_before=0 if copy is None else copy.state.attempts,
+            # The first attempt may have begun before a record said so. A number must not come again: members that
+            # still have a part of the first attempt would take the next one for it, and the run would never start.
+            attempts_before=0 if copy is None else max(1, copy.state.attempts),
             started_at=None if copy is None else copy.origin.started_at,
             lineage=lineage,
             make_lineage=partial(self._new_lineage, request.job),
