@@ -85,12 +85,12 @@ class Members:
         """Wait until all know each other, and all saved state has its backups."""
 
         def is_settled() -> bool:
-            return all(len(m.cluster.members) == len(self.all) and m.cluster.is_safe for m in self.all)
+            with contextlib.suppress(ShmjetError):  # a member that was halted joins again
+                return all(len(m.cluster.members) == len(self.all) and m.cluster.is_safe for m in self.all)
+            return False
 
-        with contextlib.suppress(ShmjetError):
-            if wait_until(is_settled, HANG_S, 0.01):
-                return
-        raise Wrong("the members did not find together")
+        if not wait_until(is_settled, HANG_S, 0.01):
+            raise Wrong("the members did not find together")
 
     def pick(self, rng: random.Random, *, coordinator: bool) -> JetInstance:
         """Return the coordinator, or another member."""
@@ -100,6 +100,10 @@ class Members:
 
     def kill(self, member: JetInstance) -> None:
         os.kill(own(member).pid, signal.SIGKILL)
+        self.lost(member)
+
+    def lost(self, member: JetInstance) -> None:
+        """Take that the process of a member is dead, or about to die."""
         self.all.remove(member)
         self._ended.append(member)
 

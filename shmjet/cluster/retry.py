@@ -71,6 +71,16 @@ def is_idempotent(request: Any) -> bool:
     return isinstance(request, _ALWAYS)
 
 
+def as_waited(request: Any, seconds: float) -> Any:
+    """Return a request that has waited for so many seconds before any member looked at it, since it was asked again.
+
+    A request that nobody has been asked before stays as new as it was.
+    """
+    if isinstance(request, Execute | RestartExecution) and request.age > 0:
+        return msgspec.structs.replace(request, age=request.age + seconds)
+    return request
+
+
 def as_retry(request: Any, seconds: float) -> Any:
     """Return a request as it is asked again.
 

@@ -148,6 +148,7 @@ def counting(
     counts: int = 2,
     spreads: bool = False,
     source: type[Numbers] | type[Shards] = Numbers,
+    result: type[Result] = Result,
 ) -> DAG:
     """Return a job that counts the numbers of some sources by key.
 
@@ -159,12 +160,13 @@ def counting(
         counts: how many processors count.
         spreads: over all members, on each of which there are so many processors.
         source: of the numbers.
+        result: writes the file.
     """
     dag = DAG()
     numbers = dag.new_vertex("numbers", lambda: source(count, gate), sources)
     counter = dag.new_vertex("counts", Counts, counts)
-    result = dag.new_vertex("result", lambda: Result(file), 1)
-    to_counter, to_result = between(numbers, counter).partitioned(lambda item: item % KEYS), between(counter, result)
+    results = dag.new_vertex("result", lambda: result(file), 1)
+    to_counter, to_result = between(numbers, counter).partitioned(lambda item: item % KEYS), between(counter, results)
     if spreads:
         to_counter, to_result = to_counter.distributed(), to_result.distributed().all_to_one()
     return dag.edge(to_counter).edge(to_result)

@@ -90,14 +90,14 @@ class Run:
         return NO_METRICS
 
 
-def table(coordinating_for: float) -> tuple[JobTable, list[Run]]:
+def table(member_for: float) -> tuple[JobTable, list[Run]]:
     runs: list[Run] = []
 
     def make(*_: Any) -> Any:
         runs.append(Run(len(runs) + 1))
         return runs[-1]
 
-    return JobTable(make, NamedJobs({}), lambda: coordinating_for), runs
+    return JobTable(make, NamedJobs({}), lambda: member_for), runs
 
 
 def test_a_request_that_comes_again_starts_nothing_again() -> None:
@@ -112,7 +112,7 @@ def test_a_request_that_comes_again_starts_nothing_again() -> None:
     assert len(runs) == 2
 
 
-def test_one_who_has_coordinated_for_longer_knows_that_it_was_not_carried_out() -> None:
+def test_one_who_has_been_a_member_for_longer_knows_that_it_was_not_carried_out() -> None:
     jobs, runs = table(60.0)
     client = Asker()
     jobs.execute(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
@@ -120,7 +120,7 @@ def test_one_who_has_coordinated_for_longer_knows_that_it_was_not_carried_out() 
     assert client.told == [Executing(1, 1)]
 
 
-def test_one_who_has_just_begun_to_coordinate_says_that_nobody_knows() -> None:
+def test_one_who_has_come_since_says_that_nobody_knows() -> None:
     jobs, runs = table(2.0)
     client = Asker()
     jobs.execute(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
@@ -307,7 +307,9 @@ def test_what_a_lost_coordinator_was_at_for_long_is_asked_again_too(monkeypatch:
     passing(story)
 
 
-def test_where_nobody_can_be_reached_the_error_says_so() -> None:
+def test_where_nobody_can_be_reached_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shmjet.cluster.requests.request_forwarder.PATIENCE_S", -1.0)
+
     async def story(network: FakeNetwork, forwarder: RequestForwarder, client: Any) -> None:
         network.connected = False
         network.reached.set()
@@ -321,6 +323,27 @@ def test_where_nobody_can_be_reached_the_error_says_so() -> None:
         network.view = None
         forwarder.take(client, ListJobs(3), [])
         assert client.told[2] == Refused(3, "MemberLostError", network.trouble)
+
+    passing(story)
+
+
+def test_a_coordinator_that_cannot_be_reached_is_waited_for_as_long_as_views_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shmjet.cluster.requests.request_forwarder.BOUNCE_S", 0.0)
+
+    async def story(network: FakeNetwork, forwarder: RequestForwarder, client: Any) -> None:
+        network.connected = False
+        network.reached.set()
+        forwarder.take(client, Execute(1, "job", None, True, None, None, "token", 3.0), [])
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not client.told
+        network.coordinated_by("new")
+        network.connected = True
+        await until(lambda: network.sent)
+        assert network.sent[0][0] == "new"
+        assert request_in(network.sent[0][1]).age > 3.0, "it has grown older"
 
     passing(story)
 

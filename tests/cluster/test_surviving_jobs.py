@@ -438,3 +438,21 @@ def test_a_coordinator_that_is_lost_while_the_first_attempt_starts_is_followed(
     counted.gate.with_suffix(".go").touch()
     os.kill(worker, signal.SIGCONT)
     counted.ends_well()
+
+
+@pytest.mark.parametrize("asks", ["a client of the coordinator", "another member"])
+def test_a_job_that_is_submitted_to_a_coordinator_that_is_lost_runs_once(
+    cluster: Cluster, tmp_path: Path, asks: str
+) -> None:
+    first, second, _ = cluster.fill()
+    addresses = [own(first).address, own(second).address]
+    with ThreadPoolExecutor(1) as threads, shmjet.new_client(addresses, ClientConfig(secret=SECRET)) as client:
+        jet = second if asks == "another member" else client
+        pid = own(first).pid
+        stop(pid)
+        submitted = threads.submit(Counting, tmp_path, jet, "once", JobConfig(split_brain_protection=True))
+        os.kill(pid, signal.SIGKILL)
+        cluster.leaves(first)
+        counted = submitted.result(SOON_S)
+        counted.ends_well()
+        assert [job.status for job in jet.jobs() if job.id == counted.job.id] == [JobStatus.COMPLETED]

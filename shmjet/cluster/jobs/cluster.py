@@ -6,6 +6,9 @@ from typing import Protocol
 
 from shmjet.cluster.membership.views import Peer, View
 
+SKEW_S = 1.0
+"""How much older a request may be than it says: it does not count for how long it was under way."""
+
 
 class Cluster(Protocol):
     """Who is in it, and who can be reached (`shmjet.cluster.member.cluster_of_runs`)."""
@@ -27,8 +30,8 @@ class Cluster(Protocol):
         """Why there is no view in force; empty when there is one."""
 
     @property
-    def coordinating_for(self) -> float:
-        """For how many seconds this member has coordinated."""
+    def member_for(self) -> float:
+        """For how many seconds this has been a member of its cluster."""
 
     def is_connected(self, identity: str) -> bool:
         """Say whether there is a connection to another member."""

@@ -67,12 +67,14 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
         code: of the job.
         logs: the client's subscription to log records.
         token: of the request.
+        age: for how many seconds it has been asked for, if another member was asked before.
     """
 
     job: Submission
     code: InlineOrMemfd
     logs: LogSubscription | None = None
     token: str = ""
+    age: float = 0.0
 
 
 class RunSuspension(msgspec.Struct, frozen=True, kw_only=True):

@@ -137,7 +137,7 @@ class JobService:
         self.table = JobTable(
             self._make_run,
             named,
-            lambda: cluster.coordinating_for,
+            lambda: cluster.member_for,
             self._surviving.copies.end_of,
             self._surviving.ended_runs,
             allow_code=allow_code,
@@ -221,7 +221,7 @@ class JobService:
         self._runs[number] = run
         self._observables.run_begins(number, observables)
         if self._cluster.is_networked:
-            self._surviving.add(run, request.token, None if copy is None else copy.state)
+            self._surviving.add(run, request.token, None if copy is None else copy.state, age=request.age)
             if lineage is not None:
                 lineage.on_valid = partial(self._surviving.note, number)
         return run

@@ -10,13 +10,15 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
 
-from shmjet.cluster.jobs.cluster import Cluster, others, why_no_attempt
+from shmjet.cluster.jobs.cluster import SKEW_S, Cluster, others, why_no_attempt
 from shmjet.cluster.jobs.run import JobRun
 from shmjet.cluster.jobs.run_copies import RunCopies, in_messages
 from shmjet.cluster.jobs.run_replication import RunCollection, RunReplication
@@ -43,6 +45,7 @@ from shmjet.execution.failure import member_lost, without_exception
 
 LEAVE_S = 10.0
 """How long a member that leaves in good order waits until no run has a part on it."""
+_KEPT_SIZES = 64
 _LEAVES = "another coordinator: this one leaves the cluster"
 _MOST_EXCEPTION = 1 << 16
 """Bytes of a pickled exception that all members keep."""
@@ -96,6 +99,10 @@ class SurvivingRuns:
         """Set when no run has a part on this member any more, which leaves."""
         self._lost = ""
         """The address of the last coordinator before this member."""
+        self._sizes: deque[tuple[float, int]] = deque(maxlen=_KEPT_SIZES)
+        """Of the views before the one in force: when they ended, and how many members they had."""
+        self._asked = 0, ""
+        """The epoch and the identity of the last new coordinator that has asked for records."""
 
     @property
     def is_taking_over(self) -> bool:
@@ -108,17 +115,19 @@ class SurvivingRuns:
 
     # -- runs that are coordinated here -------------------------------------------------------------------------
 
-    def add(self, run: JobRun, token: str, state: RunState | None = None) -> None:
+    def add(self, run: JobRun, token: str, state: RunState | None = None, age: float = 0.0) -> None:
         """Take a run, before its first attempt here.
 
         Args:
             run: the run.
             token: of the request that started it.
             state: that another coordinator has left it in; None for a new run.
+            age: seconds since the request was sent first. The quorum is of the largest cluster since then: the
+                coordinator that was asked first may be cut off, and go on with the run in its part.
         """
         settings = run.job.settings
         quorum = 0 if state is None else state.quorum
-        scaling = Scaling(settings, len(self._cluster.view.members), self._delay, quorum)
+        scaling = Scaling(settings, self._largest(age), self._delay, quorum)
         has_snapshot = settings.initial_snapshot is not None if state is None else state.has_snapshot
         kept = _Kept(run, scaling, has_snapshot)
         self._kept[run.id] = kept
@@ -201,6 +210,11 @@ class SurvivingRuns:
             return origin
         job = msgspec.structs.replace(origin.job, code=bytes(kept.run.code.view()), code_size=0)
         return msgspec.structs.replace(origin, job=job)
+
+    def _largest(self, age: float) -> int:
+        """Return how many members the cluster had at most in the last seconds."""
+        since = asyncio.get_running_loop().time() - age - SKEW_S if age else math.inf
+        return max([len(self._cluster.view.members), *(size for until, size in self._sizes if until >= since)])
 
     # -- attempts -----------------------------------------------------------------------------------------------
 
@@ -297,6 +311,8 @@ class SurvivingRuns:
             has_joined: whether there are members in it that were not in the old one.
         """
         me = self._cluster.me
+        if old is not None:
+            self._sizes.append((asyncio.get_running_loop().time(), len(old.members)))
         self._leaving.intersection_update(view.uuids)
         if self._has_left is not None and not self._has_left.done():
             self._ask_to_leave()
@@ -348,6 +364,8 @@ class SurvivingRuns:
     def receive(self, sender: str, message: RunMessage) -> None:
         """Take what another member says about records."""
         match message:
+            case KeepRun() | KeepRunState() if self._is_late(sender, message):
+                pass
             case KeepRun():
                 self.copies.keep(message.copy.origin.run, message.copy.state, message.copy.origin)
             case KeepRunState():
@@ -359,6 +377,7 @@ class SurvivingRuns:
             case RunStateKept():
                 self._replication.confirmed(sender, message)
             case AskRuns():
+                self._asked = max(self._asked, (message.epoch, sender))
                 live, ended = self.copies.newer_than(message.known)
                 for piece in in_messages(ended):
                     self._cluster.send(sender, KeepEnded(list(piece)))
@@ -370,9 +389,20 @@ class SurvivingRuns:
             case MayLeave():
                 self._may_leave()
 
+    def _is_late(self, sender: str, message: KeepRun | KeepRunState) -> bool:
+        """Say whether a record comes from a coordinator that is lost, and the next one was told what is here.
+
+        What the next one does not know it may begin anew, when the client asks for it again.
+        """
+        epoch, coordinator = self._asked
+        state = message.copy.state if isinstance(message, KeepRun) else message.state
+        return sender != coordinator and state.version[0] < epoch
+
     def forget(self) -> None:
         """Forget all records: this member is out of its cluster."""
         self.copies.forget()
+        self._sizes.clear()
+        self._asked = 0, ""
         self._kept.clear()
         self._may_leave()
         self._stop_collecting()

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from shmjet.cluster.jobs.cluster import SKEW_S
 from shmjet.cluster.jobs.past_runs import PastRun, past_runs
 from shmjet.cluster.jobs.run_parts import RunRequest, RunSuspension
 from shmjet.cluster.jobs.suspension import cause_of
@@ -48,8 +49,6 @@ from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 _JOB_ID = re.compile("[0-9a-f]{16}")
-SKEW_S = 1.0
-"""How far apart two members may be in when they learn who coordinates."""
 
 
 class Client(Protocol):
@@ -145,7 +144,7 @@ class JobTable:
     Args:
         make: makes executions.
         named: the jobs of the member's own configuration.
-        coordinating_for: says for how many seconds this member has coordinated.
+        member_for: says for how many seconds this has been a member of its cluster.
         outcome_of: gives the outcome of a run that another member has coordinated; None where it is not known.
         ended: gives the runs that have ended, under whichever coordinator.
         allow_code: whether clients may bring code.
@@ -155,7 +154,7 @@ class JobTable:
         self,
         make: Make,
         named: NamedJobs,
-        coordinating_for: Callable[[], float] = lambda: math.inf,
+        member_for: Callable[[], float] = lambda: math.inf,
         outcome_of: Callable[[int], RunEnd | None] = lambda _: None,
         ended: Callable[[], Iterable[EndedRun]] = tuple,
         *,
@@ -163,7 +162,7 @@ class JobTable:
     ) -> None:
         self._make = make
         self._named = named
-        self._coordinating_for = coordinating_for
+        self._member_for = member_for
         self._outcome_of = outcome_of
         self._ended = ended
         self._allow_code = allow_code
@@ -307,7 +306,9 @@ class JobTable:
             answer(execution)
             self._tell(execution)
 
-        wanted = RunRequest(job=record.submission, code=record.code, logs=request.logs, token=request.token)
+        wanted = RunRequest(
+            job=record.submission, code=record.code, logs=request.logs, token=request.token, age=request.age
+        )
         try:
             execution = self._make(wanted, changed, self._over)
         except ShmjetError as error:
@@ -371,7 +372,12 @@ class JobTable:
             watcher.send(news)
 
     def _is_news(self, client: Client, request: Execute) -> bool:
-        """Say whether a request that comes again has certainly not been carried out; answer it if not."""
+        """Say whether a request that comes again has certainly not been carried out; answer it if not.
+
+        No attempt begins before all members of the view have the record of its run. So what this member was not told
+        by the lost coordinator, nor by a member of its view, has not begun, if this was a member when the request was
+        sent first.
+        """
         known = self._tokens.get(request.token)
         if known is None and request.token:
             known = next((run.id for run in self._past() if run.token == request.token), None)
@@ -380,9 +386,10 @@ class JobTable:
                 self._watch(client, known, logs=request.logs is not None)
             client.queue(Executing(request.request, known))
             client.send(self._news(known))
-        elif request.age + SKEW_S >= self._coordinating_for():
+        elif request.age + SKEW_S >= self._member_for():
             text = (
-                "the member that was asked to run it was lost; the outcome of the job is unknown; it is not running now"
+                "all members that may have been asked to run it were lost; the outcome of the job is unknown; "
+                "it is not running now"
             )
             client.send(Refused(request.request, "MemberLostError", text))
         else:

@@ -47,9 +47,9 @@ class ClusterOfRuns:
         return "" if self._network is None or self._network.view is not None else self._network.trouble
 
     @property
-    def coordinating_for(self) -> float:
-        """For how many seconds this member has coordinated."""
-        return math.inf if self._network is None else self._network.coordinating_for()
+    def member_for(self) -> float:
+        """For how many seconds this has been a member of its cluster."""
+        return math.inf if self._network is None else self._network.member_for()
 
     def is_connected(self, identity: str) -> bool:
         """Say whether there is a connection to another member."""

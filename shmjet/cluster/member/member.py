@@ -14,6 +14,7 @@ import logging
 import os
 import random
 import socket
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +87,7 @@ from shmjet.cluster.requests.code_policy import NO_CODE, carries_code
 from shmjet.cluster.requests.log_relay import LogRelay
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.request_forwarder import RequestForwarder
+from shmjet.cluster.retry import as_waited
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
 from shmjet.data.errors import ShmjetError
 from shmjet.execution import control
@@ -156,9 +158,10 @@ class Member:
         self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
         self._has_left = False
         """Whether it has left its cluster, which goes on with its runs."""
-        self._held: list[tuple[LocalClient | ForwardedClient, Any, list[int]]] = []
-        """Requests for the coordinator that this member is, but does not know yet what runs there are."""
+        self._held: list[tuple[LocalClient | ForwardedClient, Any, list[int], float]] = []
+        """Requests for the coordinator, which this member is, until it knows what runs there are; and since when."""
         self._waits_for = ""
+        """Why maps and lists are not there yet; empty: they are."""
         self._has_restored = self._storage is None
         """Whether it goes on with the runs of its storage, if it is to."""
 
@@ -521,7 +524,7 @@ class Member:
                 else:
                     client.send(Refused(request.request, "ShmjetError", self._waits_for))
             elif handler.scope is Scope.COORDINATOR and (self._jobs.is_taking_over or not self._has_restored):
-                self._held.append((client, request, list(fds)))
+                self._held.append((client, request, list(fds), time.monotonic()))
                 fds.clear()
             elif handler.scope is Scope.HOST and not (isinstance(client, LocalClient) and client.is_here):
                 text = "only a process of the same host can watch a member"
@@ -535,8 +538,8 @@ class Member:
     def _serve_held(self) -> None:
         """Have requests answered that came before this member knew what runs there are."""
         held, self._held = self._held, []
-        for client, request, fds in held:
-            self._serve(client, request, fds)
+        for client, request, fds, since in held:
+            self._serve(client, as_waited(request, time.monotonic() - since), fds)
             for fd in fds:
                 os.close(fd)
 

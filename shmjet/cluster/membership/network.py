@@ -93,7 +93,9 @@ class Network:
         self._tasks = BackgroundTasks(self._task_failed)
         self._stopping = False
         self._restarting = False
-        self._coordinating_since = 0.0
+        self._member_since = 0.0
+        self._was_isolated = False
+        """Whether it has given up what it knew, and no view has followed."""
         self._refused_clients = RefuseClients(False)
 
     # -- what others see ----------------------------------------------------------------------------------------
@@ -144,9 +146,9 @@ class Network:
         """Whether this is the oldest member."""
         return self._state.is_coordinator
 
-    def coordinating_for(self) -> float:
-        """Return for how many seconds this has been the oldest member; 0 when it is not."""
-        return self._now() - self._coordinating_since if self.is_coordinator else 0.0
+    def member_for(self) -> float:
+        """Return for how many seconds this has been a member under its present identity; 0 without a view."""
+        return 0.0 if self.view is None or self._was_isolated else self._now() - self._member_since
 
     @property
     def is_cut_off(self) -> bool:
@@ -343,6 +345,7 @@ class Network:
                 lost = ", ".join(map(str, event.partitions))
                 logger.error("no member is left that has these partitions, and they begin anew, empty: %s", lost)
             case WasIsolated():
+                self._was_isolated = True
                 logger.error("lost touch with %s: this member waits", _names(event.lost))
                 self._user.isolated(event.lost)
             case WasFenced():
@@ -358,8 +361,9 @@ class Network:
         logger.info(
             "view %d: %s%s", view.epoch, _names(view.members), f"; lost {_names(event.lost)}" if event.lost else ""
         )
-        if event.old is None or event.old.coordinator != view.coordinator:
-            self._coordinating_since = self._now()
+        if event.old is None or self._was_isolated:
+            self._was_isolated = False
+            self._member_since = self._now()
         survivors = len(view.members) - len(event.joined)
         link = self.link
         with contextlib.suppress(LinkLost):

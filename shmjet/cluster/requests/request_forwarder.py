@@ -18,7 +18,7 @@ import msgspec
 from shmjet.cluster.membership.peer_messages import Bounced, Forward
 from shmjet.cluster.protocol import Execute, GridCall, Refused
 from shmjet.cluster.requests.client_connections import LocalClient
-from shmjet.cluster.retry import as_retry, is_idempotent
+from shmjet.cluster.retry import as_retry, as_waited, is_idempotent
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 if TYPE_CHECKING:
@@ -86,15 +86,17 @@ class RequestForwarder:
     async def _await(self, client: LocalClient, request: Any, coordinator: str) -> None:
         """Wait until there is a connection to the coordinator, or another coordinator."""
         key = client.number, request.request
-        first = self._first.get(key, time.monotonic())
+        begun = time.monotonic()
+        first = self._first.get(key, begun)
         try:
             await self._network.reach([coordinator])
         except OSError as error:
-            view = self._network.view
-            if view is not None and view.coordinator.uuid == coordinator:
+            view, has_time = self._network.view, is_idempotent(request) and time.monotonic() - first <= PATIENCE_S
+            if view is not None and view.coordinator.uuid == coordinator and not has_time:
                 client.send(Refused(request.request, "MemberLostError", str(error)))
                 return
-        self._serve_since(client, request, first)
+            await asyncio.sleep(BOUNCE_S)
+        self._serve_since(client, as_waited(request, time.monotonic() - begun), first)
 
     def pass_to(self, member: str, client: LocalClient, request: GridCall) -> None:
         """Pass an operation on to the member that it is for, or say that it cannot be reached."""
@@ -146,7 +148,8 @@ class RequestForwarder:
             text = "the members do not agree on who coordinates; nothing was done, ask again"
             asked.client.send(Refused(message.request, "MemberLostError", text))
         else:
-            self._again(asked, asked.request, BOUNCE_S)
+            request = as_waited(asked.request, time.monotonic() - asked.sent + BOUNCE_S)
+            self._again(asked, request, BOUNCE_S)
 
     def lost(self, why: str, *, is_over: bool = False) -> None:
         """Take that the connection to the coordinator has broken, or that it is gone: ask again what may be.
