@@ -30,6 +30,9 @@ from shmjet.execution.metrics import Metrics, WorkerMetrics
 MOST_WATCHED = 256
 """Executions that one request may ask about: each has an answer of its own."""
 
+FILE_PIECE = 1 << 20
+"""Bytes of an attached file in one message."""
+
 
 class Submission(msgspec.Struct, frozen=True, array_like=True):
     """A job. `code` and `config` are cloudpickled; `attachments` maps ids to paths.
@@ -148,7 +151,10 @@ def watches(executions: list[int], *, logs: bool = False) -> Iterator[Callable[[
 
 
 class Upload(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A piece of a file to attach to a job, from `offset` on, in order. `path` is relative, as in `Submission`."""
+    """A piece of a file to attach to a job, from `offset` on, in order. `path` is relative, as in `Submission`.
+
+    A piece of less than `FILE_PIECE` bytes is the last one; it may be empty.
+    """
 
     request: int
     job_id: str

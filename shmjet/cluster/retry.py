@@ -74,7 +74,7 @@ def is_idempotent(request: Any) -> bool:
 def as_waited(request: Any, seconds: float) -> Any:
     """Return a request that has waited for so many seconds before any member looked at it, since it was asked again.
 
-    A request that nobody has been asked before stays as new as it was.
+    A request that no member was asked before stays as new as it was.
     """
     if isinstance(request, Execute | RestartExecution) and request.age > 0:
         return msgspec.structs.replace(request, age=request.age + seconds)

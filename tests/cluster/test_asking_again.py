@@ -132,6 +132,37 @@ def test_one_who_has_come_since_says_that_nobody_knows() -> None:
     assert len(runs) == 1
 
 
+def test_a_job_whose_files_went_to_a_lost_coordinator_is_to_be_sent_with_them_again() -> None:
+    jobs, client = JobTable(lambda *_: pytest.fail("it is run"), NamedJobs({}), has_files=lambda _: False), Asker()
+    submission = msgspec.structs.replace(SUBMISSION, attachments={"words": "0/words"})
+    jobs.execute(client, Execute(1, "job", submission, False, None, None, "token", 3.0), [])
+    (refused,) = client.told
+    assert refused.error == "JobNotFoundError"
+    assert not jobs.knows("job")
+
+
+def test_a_client_is_not_answered_before_other_members_have_the_files_and_the_record() -> None:
+    submission = msgspec.structs.replace(SUBMISSION, attachments={"words": "0/words"})
+    changes: list[Callable[[Any], None]] = []
+
+    class Unrecorded(Run):
+        status, job, awaits_record = JobStatus.STARTING, submission, True
+
+    run: Any = Unrecorded(1)
+
+    def make(_: Any, changed: Any, __: Any) -> Any:
+        changes.append(changed)
+        return run
+
+    jobs, client = JobTable(make, NamedJobs({})), Asker()
+    jobs.execute(client, Execute(1, "job", submission, False, None, None, "token"), [])
+    changes[0](run)
+    assert not client.told, "the next coordinator would not know the run"
+    run.awaits_record = False
+    changes[0](run)
+    assert client.told[0] == Executing(1, 1)
+
+
 # -- the member in between ----------------------------------------------------------------------------------------
 
 

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from shmjet.cluster.membership.peer_messages import PutFile
+from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.attachments import MOST_JOBS, Attachments
-from shmjet.core import ShmjetError
+from shmjet.core import JobNotFoundError, ShmjetError
+from shmjet.execution.job_plan import JobShape
 
 NEEDED = f"{3:016x}"
 
@@ -18,11 +21,26 @@ def attachments(folder: Path) -> Attachments:
 
 def test_a_file_comes_in_pieces(tmp_path: Path) -> None:
     files = attachments(tmp_path)
-    files.add("ab", "0/words.txt", 0, b"one ")
+    job = Submission("ab", None, JobShape([], []), b"", b"", {"words": "0/words.txt"}, [])
+    files.add("ab", "0/words.txt", 0, b"one ", is_last=False)
+    assert not files.has_all(job), "half a file is none"
     files.add("ab", "0/words.txt", 4, b"two")
+    assert files.has_all(job)
     assert (tmp_path / "ab/0/words.txt").read_bytes() == b"one two"
     files.add("ab", "0/words.txt", 0, b"anew")
     assert (tmp_path / "ab/0/words.txt").read_bytes() == b"anew"
+
+
+def test_a_file_that_two_send_at_once_is_whole(tmp_path: Path) -> None:
+    files, path = attachments(tmp_path), "0/words.txt"
+    files.add("ab", path, 0, b"one ", is_last=False)
+    files.add("ab", path, 4, b"two ", is_last=False)
+    files.add("ab", path, 0, b"one ", is_last=False)  # of another member
+    files.add("ab", path, 8, b"three")
+    with pytest.raises(JobNotFoundError, match="went to a member that was lost"):
+        files.add("ab", path, 4, b"two ", is_last=False)
+    files.take(PutFile("ab", path, 4, b"two "))
+    assert (tmp_path / "ab/0/words.txt").read_bytes() == b"one two three"
 
 
 @pytest.mark.parametrize(("job", "path"), [("../x", "a"), ("ab", "../../a"), ("ab", "/etc/a"), ("ab", "")])

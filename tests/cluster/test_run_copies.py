@@ -151,6 +151,23 @@ def test_a_member_that_is_connected_gets_all_and_then_each_change() -> None:
     assert net.copies["c"].live()[0].origin.job.code == b"code"
 
 
+def test_the_record_of_a_job_with_files_comes_after_them() -> None:
+    net = Net("a", "b", "c")
+    sender = replication(net, "a")
+    sender.follow(["b"])
+    made = origin(1)
+    made = msgspec.structs.replace(made, job=msgspec.structs.replace(made.job, attachments={"words": "0/words"}))
+    sender.put(1, RunState((1, 1)), made)
+    sender.put(1, RunState((1, 2), attempts=1))
+    sender.follow(["b", "c"])
+    net.deliver()
+    assert net.copies["b"].live() == net.copies["c"].live() == []
+    sender.files_sent(1, ["b"])
+    net.deliver()
+    assert net.copies["b"].live()[0].state.attempts == 1
+    assert net.copies["c"].live() == []
+
+
 def test_a_state_is_confirmed_when_all_members_have_it_or_are_lost() -> None:
     async def main() -> None:
         net = Net("a", "b", "c")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from shmjet.cluster.client.backend import Backend
 
 
+_MOST_TRIES = 5
+
+
 class JobStarter:
     """Starts the jobs of one instance.
 
@@ -33,9 +36,15 @@ class JobStarter:
         self._backend = backend
 
     def upload(self, job_id: str, config: JobConfig) -> None:
-        """Send the files that are attached to a job."""
-        for path, offset, piece in pieces_of(config):
-            self._upload(job_id, path, offset, piece)
+        """Send the files that are attached to a job, all of them to one coordinator."""
+        for is_last in (False,) * (_MOST_TRIES - 1) + (True,):
+            try:
+                for path, offset, piece in pieces_of(config):
+                    self._upload(job_id, path, offset, piece)
+                return
+            except JobNotFoundError:  # the coordinator that had the first pieces has been lost
+                if is_last:
+                    raise
 
     def _upload(self, job_id: str, path: str, offset: int, piece: bytes) -> None:
         self._ask(lambda request: Upload(request, job_id, path, offset, piece))
@@ -47,6 +56,7 @@ class JobStarter:
         patient: bool,
         timeout: float | None,
         on_late: Callable[[Any], None],
+        tries: int = _MOST_TRIES,
     ) -> Executing:
         """Have a job executed.
 
@@ -56,6 +66,7 @@ class JobStarter:
             patient: whether the caller waits for the end anyway.
             timeout: seconds that the member may take to answer.
             on_late: called with an answer that comes later.
+            tries: how often coordinators may be lost that know the job, or have its files.
         """
         token = os.urandom(8).hex()
         logs = LogSubscription(*levels()) if self._backend.is_networked else None
@@ -73,10 +84,12 @@ class JobStarter:
             )
             assert isinstance(reply, Executing)
             return reply
-        except JobNotFoundError:  # the coordinator that knew it has been lost
-            if submission is not None or (submission := job.kept_submission) is None:
+        except JobNotFoundError:  # the coordinator that knew it, or had its files, has been lost
+            told = submission
+            submission = job.kept_submission if told is None else told
+            if submission is None or tries <= 1 or (told is not None and not told.attachments):
                 raise
         finally:
             code.close()
         self.upload(job.id, job.config)
-        return self.start(job, submission, patient, timeout, on_late)
+        return self.start(job, submission, patient, timeout, on_late, tries - 1)

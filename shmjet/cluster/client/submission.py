@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from shmjet.cluster.lifecycle_messages import RunSettings
-from shmjet.cluster.protocol import Submission
+from shmjet.cluster.protocol import FILE_PIECE, Submission
 from shmjet.core import DAG, Edge, JobConfig, Vertex
 from shmjet.data.code_pickling import dumps, modules_by_value
 from shmjet.data.sendable_text import sendable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PIECE = 1 << 20
 _PLAIN = JobConfig()
 _PLAIN_CONFIG = dumps(_PLAIN)
 _PLAIN_SETTINGS = RunSettings()
@@ -137,15 +136,15 @@ def pieces_of(config: JobConfig) -> Iterator[tuple[str, int, bytes]]:
 
 
 def _pieces(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield a file piece by piece, each with its offset; an empty file is one empty piece."""
+    """Yield a file piece by piece, each with its offset; the last one is shorter than the others, perhaps empty."""
     with path.open("rb") as stream:
-        offset, data = 0, stream.read(_PIECE)
-        while data or offset == 0:
+        offset = 0
+        while True:
+            data = stream.read(FILE_PIECE)
             yield offset, data
-            if not data:
+            if len(data) < FILE_PIECE:
                 return
             offset += len(data)
-            data = stream.read(_PIECE)
 
 
 def _pickle_code(dag: DAG, shape: JobShape, config: JobConfig) -> bytes:

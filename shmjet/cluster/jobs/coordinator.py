@@ -67,6 +67,7 @@ class AttemptPlan(msgspec.Struct, frozen=True, kw_only=True):
         owners: of partitions, among the members.
         lineage: to which its snapshots belong; None for a job without a guarantee that begins from none.
         is_followed: says, once it has failed, whether another attempt follows at once.
+        files_sent: called with the identities of other members when they have been sent the files attached to the job.
         before_commit: is waited for before any member is told to commit; None for nothing.
     """
 
@@ -80,6 +81,7 @@ class AttemptPlan(msgspec.Struct, frozen=True, kw_only=True):
     owners: PartitionOwners
     lineage: Lineage | None = None
     is_followed: Callable[[], bool] = lambda: False
+    files_sent: Callable[[list[str]], None] = lambda _: None
     before_commit: Callable[[], Awaitable[None]] | None = None
 
 
@@ -243,12 +245,15 @@ class JobCoordinator:
         if has_files or (lineage is not None and lineage.is_writing):
             self._preparing = asyncio.ensure_future(self._prepare_with_files(probed))
         else:
+            self._plan.files_sent([])
             self._prepare(probed, {})
 
     async def _prepare_with_files(self, probed: Probed) -> None:
         lineage, files = self._plan.lineage, {}
         try:
-            await self._post.send_files([peer.uuid for peer in self._members[1:]], self._plan.job)
+            members = [peer.uuid for peer in self._members[1:]]
+            await self._post.send_files(members, self._plan.job)
+            self._plan.files_sent(members)
         except OSError as error:
             text = f"a file attached to the job is not on this member any more: {error}; make the job anew"
             self.report(self._own, PartFailed(self.id, member_failed(OSError(text))))

@@ -93,6 +93,8 @@ class JobRun:
         """Why it is suspended; None while it is not."""
         self.waits_for = ""
         """What its next attempt waits for; empty while there is one, or none is to begin."""
+        self.awaits_record = False
+        """Whether this is a new run whose record other members do not have yet, as files go before it."""
         self.lineage = lineage
         self._make_lineage = make_lineage
         self._attempts = attempts
@@ -256,6 +258,12 @@ class JobRun:
         """Begin with the first attempt."""
         self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
         self._begin()
+
+    def recorded(self) -> None:
+        """Take that the other members have its record, as far as there are any."""
+        if self.awaits_record:
+            self.awaits_record = False
+            self._on_status(self)
 
     def go_on(self, why: str) -> None:
         """Begin with a further attempt, as soon as it may begin: the coordinator that has begun the run is lost.

@@ -81,6 +81,11 @@ class RunCopies:
         """Return the records of runs without an outcome, by their numbers."""
         return [RunRecordCopy(self._origins[run], self._states[run]) for run in sorted(self._states)]
 
+    def copy_of(self, run: int) -> RunRecordCopy | None:
+        """Return the record of a run that has not ended; None when there is none."""
+        state = self._states.get(run)
+        return None if state is None else RunRecordCopy(self._origins[run], state)
+
     def state_of(self, run: int) -> RunState | None:
         """Return the newest state of a run that has not ended; None when there is none."""
         return self._states.get(run)

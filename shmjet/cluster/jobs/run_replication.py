@@ -54,9 +54,9 @@ class RunReplication:
         self._unconfirmed: dict[int, tuple[set[str], asyncio.Future[None]]] = {}
 
     def put(self, run: int, state: RunState, origin: RunOrigin | None = None) -> None:
-        """Tell all members a state, and with the first one the origin."""
+        """Tell all members a state, and with the first one the origin, unless files go before it (`files_sent`)."""
         self._copies.keep(run, state, origin)
-        if self._reached:
+        if self._reached and (origin is None or not origin.job.attachments):
             message = KeepRunState(run, state) if origin is None else KeepRun(RunRecordCopy(self._full(origin), state))
             for member in self._reached:
                 self._send(member, message)
@@ -93,10 +93,19 @@ class RunReplication:
             if member not in self._reached:
                 self._reached.add(member)
                 for copy in self._copies.live():
-                    self._send(member, KeepRun(RunRecordCopy(self._full(copy.origin), copy.state)))
+                    if not copy.origin.job.attachments:
+                        self._send(member, KeepRun(RunRecordCopy(self._full(copy.origin), copy.state)))
                 for piece in in_messages(self._copies.ended()):
                     self._send(member, KeepEnded(list(piece)))
                 self._on_new(member)
+
+    def files_sent(self, run: int, members: Iterable[str]) -> None:
+        """Send members the record of a run to whose job files are attached: who has the record has the files."""
+        copy = self._copies.copy_of(run)
+        for member in members if copy is not None and copy.origin.job.attachments else ():
+            if member in self._reached:
+                assert copy is not None
+                self._send(member, KeepRun(RunRecordCopy(self._full(copy.origin), copy.state)))
 
     def member_lost(self, member: str) -> None:
         """Take that a member, or the connection to it, is lost."""

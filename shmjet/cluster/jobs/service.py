@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from shmjet.cluster.jobs.cluster import Cluster
+from shmjet.cluster.jobs.cluster import Cluster, others
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
 from shmjet.cluster.jobs.ended_attempt import EndedAttempt
@@ -66,6 +66,13 @@ _RECORDS = get_args(RunMessage)
 logger = logging.getLogger("shmjet.member")
 
 
+class AttachedFiles(FilePost, Protocol):
+    """The post to other members, and the files attached to jobs (`shmjet.cluster.requests.attachments`)."""
+
+    def has_all(self, job: Submission) -> bool:
+        """Say whether all files attached to a job are here."""
+
+
 class WrittenObservables(Protocol):
     """The observables of the cluster, as far as jobs are concerned (`shmjet.cluster.member.observables`)."""
 
@@ -81,7 +88,7 @@ class JobService:
     Args:
         services: what jobs use of the member.
         registry: of its participants.
-        others: the post to other members.
+        post: to other members.
         named: the jobs of the member's own configuration.
         cluster: the members.
         owners: gives the owners of partitions among the members of a view.
@@ -98,7 +105,7 @@ class JobService:
         self,
         services: MemberServices,
         registry: ParticipantRegistry,
-        others: FilePost,
+        post: AttachedFiles,
         named: NamedJobs,
         *,
         cluster: Cluster,
@@ -115,7 +122,8 @@ class JobService:
         self._cluster = cluster
         self._owners = owners
         self._next_number = next_number
-        self._post = JobPost(others, self._deliver)
+        self._files = post
+        self._post = JobPost(post, self._deliver)
         self._coordinators: dict[int, JobCoordinator] = {}
         self._records = records
         self._observables = observables
@@ -140,6 +148,7 @@ class JobService:
             lambda: cluster.member_for,
             self._surviving.copies.end_of,
             self._surviving.ended_runs,
+            post.has_all,
             allow_code=allow_code,
         )
 
@@ -222,6 +231,10 @@ class JobService:
         self._observables.run_begins(number, observables)
         if self._cluster.is_networked:
             self._surviving.add(run, request.token, None if copy is None else copy.state, age=request.age)
+            run.awaits_record = copy is None and bool(request.job.attachments)
+            if run.awaits_record and self._surviving.waits_for(run):  # an attempt sends the files before it begins
+                for peer in others(self._cluster):
+                    self._send_files(peer.uuid)
             if lineage is not None:
                 lineage.on_valid = partial(self._surviving.note, number)
         return run
@@ -329,6 +342,10 @@ class JobService:
         if follows is Next.END:
             self._give_up(copy, failure)
             return
+        if not self._files.has_all(job):
+            text = f"{failure.text}, and a file attached to the job with it; it has not run, submit it again"
+            self._give_up(copy, msgspec.structs.replace(failure, text=text))
+            return
         try:
             services = self._services
             lineage = (
@@ -369,18 +386,31 @@ class JobService:
         self._observables.run_begins(run, observables)
         self._observables.run_ends(run, observables, job=name, failure=end.failure, cancelled=cancelled)
 
+    def _files_sent(self, run: JobRun, members: list[str]) -> None:
+        """Take that members have been sent the files attached to the job of a run."""
+        self._surviving.files_sent(run.id, members)
+
+        async def confirm() -> None:
+            await self._surviving.recorded(run.id)
+            run.recorded()
+
+        if run.awaits_record:
+            self._tasks.start(confirm())
+
     def _send_files(self, member: str) -> None:
         """Send a member that has just got the records of runs the files that are attached to their jobs."""
 
-        async def send(job: Submission) -> None:
+        async def send(run: int, job: Submission) -> None:
             try:
                 await self._post.send_files([member], job)
             except OSError as error:
                 logger.error("a file attached to job %s is not here any more: %s", job.name or job.job_id, error)
+            else:
+                self._surviving.files_sent(run, [member])
 
         for copy in self._surviving.copies.live():
             if copy.origin.job.attachments:
-                self._tasks.start(send(copy.origin.job))
+                self._tasks.start(send(copy.origin.run, copy.origin.job))
 
     def _make_lineage(self, job: Submission) -> Lineage | None:
         """Return the lineage of a new run, which may begin from an exported snapshot; None without a guarantee.
@@ -461,6 +491,7 @@ class JobService:
             lineage=run.lineage,
             is_followed=lambda: run.is_going_on,
             before_commit=partial(self._surviving.before_commit, run.id) if self._cluster.is_networked else None,
+            files_sent=partial(self._files_sent, run),
         )
         coordinator = JobCoordinator(plan, self._services, self._post, on_change=on_change, on_over=over)
         self._coordinators[number] = coordinator

@@ -211,6 +211,16 @@ class SurvivingRuns:
         job = msgspec.structs.replace(origin.job, code=bytes(kept.run.code.view()), code_size=0)
         return msgspec.structs.replace(origin, job=job)
 
+    def files_sent(self, run: int, members: list[str]) -> None:
+        """Take that members have been sent the files attached to the job of a run: now they get its record."""
+        self._replication.files_sent(run, members)
+
+    async def recorded(self, run: int) -> None:
+        """Wait until all members that have been sent the record of a run have it, or are lost."""
+        kept = self._kept.get(run)
+        if kept is not None:
+            await self._replication.put_confirmed(run, kept.last)
+
     def _largest(self, age: float) -> int:
         """Return how many members the cluster had at most in the last seconds."""
         since = asyncio.get_running_loop().time() - age - SKEW_S if age else math.inf

@@ -73,6 +73,8 @@ class Client(Protocol):
 class Running(Protocol):
     """One run of a job (`shmjet.cluster.jobs.run.JobRun`)."""
 
+    awaits_record: bool
+
     @property
     def id(self) -> int: ...
     @property
@@ -147,6 +149,7 @@ class JobTable:
         member_for: says for how many seconds this has been a member of its cluster.
         outcome_of: gives the outcome of a run that another member has coordinated; None where it is not known.
         ended: gives the runs that have ended, under whichever coordinator.
+        has_files: says whether the files attached to a job are here.
         allow_code: whether clients may bring code.
     """
 
@@ -157,6 +160,7 @@ class JobTable:
         member_for: Callable[[], float] = lambda: math.inf,
         outcome_of: Callable[[int], RunEnd | None] = lambda _: None,
         ended: Callable[[], Iterable[EndedRun]] = tuple,
+        has_files: Callable[[Submission], bool] = lambda _: True,
         *,
         allow_code: bool = True,
     ) -> None:
@@ -165,6 +169,7 @@ class JobTable:
         self._member_for = member_for
         self._outcome_of = outcome_of
         self._ended = ended
+        self._has_files = has_files
         self._allow_code = allow_code
         self._tokens: dict[str, int] = {}
         """The executions by the tokens of the requests that asked for them."""
@@ -268,6 +273,10 @@ class JobTable:
             text = (gone if is_past else "there is no job {!r}").format(request.job_id)
             client.send(Refused(request.request, "JobNotFoundError", text))
             return
+        if submission.attachments and not self._has_files(submission):
+            text = f"the files attached to {_called(submission)} went to a member that was lost: make the job anew"
+            client.send(Refused(request.request, "JobNotFoundError", text))
+            return
         if record is None and not self._allow_code:
             client.send(Refused(request.request, "AuthenticationError", NO_CODE))
             return
@@ -302,7 +311,14 @@ class JobTable:
                 answered = True
                 client.queue(Executing(number, execution.id))
 
+        def is_early(execution: Running) -> bool:
+            """Say whether the next coordinator would not know it: then its client is to ask again."""
+            has_files = bool(execution.job.attachments)
+            return has_files and execution.awaits_record and execution.status is JobStatus.STARTING
+
         def changed(execution: Running) -> None:
+            if is_early(execution):
+                return
             answer(execution)
             self._tell(execution)
 
@@ -322,7 +338,7 @@ class JobTable:
             self._readers[execution.id] = {client}
         self._add(record, execution)
         execution.start()  # first, because the workers have more to do than the client
-        if not request.patient:
+        if not request.patient and not is_early(execution):
             answer(execution)
             client.flush()
 
