@@ -350,32 +350,6 @@ class PartitionCopy:
         return [name for name in names if place_of(name) in partitions]
 
 
-def in_parcels(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Yield pieces together, about a megabyte at once."""
-    parcel: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        parcel.append(piece)
-        match piece:
-            case Entries():
-                size += _size_of(piece.entries)
-            case Events():
-                size += _size_of(piece.events)
-            case Blocks():
-                size += _size_of(piece.blocks)
-            case Records():
-                size += _size_of(piece.records)
-            case Classes():
-                size += _size_of(piece.classes)
-            case File():
-                size += len(piece.data)
-        if size >= PIECE_BYTES:
-            yield parcel
-            parcel, size = [], 0
-    if parcel:
-        yield parcel
-
-
 def _size_of(entries: Iterable[Entry]) -> int:
     return sum(len(key) + len(value) for key, value in entries)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ class Keepers:
         folder: where the stores are.
         count: of partitions.
         backups: of each partition.
+        with_lines: copies have connections of their own.
     """
 
-    def __init__(self, folder: Path, count: int, backups: int) -> None:
+    def __init__(self, folder: Path, count: int, backups: int, *, with_lines: bool = False) -> None:
         self._folder = folder
         self._count = count
         self._backups = backups
@@ -40,6 +42,9 @@ class Keepers:
         self.moves: set[tuple[str, int]] = set()
         """Messages that complete copies of some partitions: their senders and numbers."""
         self.grids: dict[str, Grid] = {}
+        self.connections = 0
+        """How many have been made for copies."""
+        self._with_lines = with_lines
 
     async def add(self) -> None:
         """Have another member come."""
@@ -47,7 +52,8 @@ class Keepers:
         Grid.create(self._folder / name, self._count, environments=2, is_divided=True)
         self.grids[name] = Grid.open(self._folder / name)
         network = _Network(self, name)
-        keeper = self._keepers[name] = PartitionKeeper(network, network, self._folder / name, lambda: name)
+        connect = network.connect if self._with_lines else None
+        keeper = self._keepers[name] = PartitionKeeper(network, network, self._folder / name, lambda: name, connect)
         members = [Holder(each, each) for each in self._keepers]
         self.table, _ = self.table.after(self.table.epoch + 1, members, self._backups)
         keeper.start()
@@ -91,6 +97,13 @@ class Keepers:
 
         asyncio.get_running_loop().call_soon(deliver)
 
+    def connect(self, sender: str, receiver: str) -> socket.socket:
+        """Return a connection for copies."""
+        self.connections += 1
+        ours, theirs = socket.socketpair()
+        self._keepers[receiver].take_connection(sender, theirs)
+        return ours
+
     def _tell(self) -> None:
         for keeper in self._keepers.values():
             keeper.look()
@@ -114,6 +127,9 @@ class _Network:
 
     def doubt(self, identity: str) -> None:
         pass
+
+    async def connect(self, identity: str) -> socket.socket:
+        return self._keepers.connect(self._me, identity)
 
     async def reach(self, identities: Sequence[str]) -> None:
         await asyncio.sleep(0)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shmjet.cluster.member import partition_keeper
 from shmjet.cluster.member.copier import first_batch
 from shmjet.grid import Grid
 from shmjet.grid.errors import PartitionMovedError
@@ -114,9 +115,14 @@ def contents_of(grid: Grid) -> Contents:
     return found
 
 
-def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_lines", [False, True], ids=["by-the-network", "by-connections-of-their-own"])
+def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_lines: bool
+) -> None:
+    monkeypatch.setattr(partition_keeper, "MUCH_BYTES", 0)
+
     async def story() -> None:
-        keepers = Keepers(tmp_path, COUNT, 1)
+        keepers = Keepers(tmp_path, COUNT, 1, with_lines=with_lines)
         await keepers.add()
         await until(lambda: len(keepers.table.members) == 1)
         writer = Writer(keepers.grids)
@@ -132,6 +138,7 @@ def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(
         finally:
             await asyncio.to_thread(writer.end)
         await until(lambda: all(contents_of(grid) == writer.contents for grid in keepers.grids.values()))
+        assert (keepers.connections > 0) == with_lines
         await keepers.stop()
         assert keepers.faults == []
 

@@ -31,7 +31,10 @@ class Member:
         self.other: Member = self
         self.by_link: list[object] = []
         self.by_line: list[tuple[str, object]] = []
-        self.lines = MemberLines(self, lambda: self.name, "dev", secret, self._take)
+        self.copies: list[tuple[str, socket.socket]] = []
+        self.lines = MemberLines(
+            self, lambda: self.name, "dev", secret, self._take, lambda sender, sock: self.copies.append((sender, sock))
+        )
         self.clients = Clients(None, lambda client, request, _: self.lines.request(client, request), lambda _: None)
 
     def send(self, identity: str, message: object) -> None:
@@ -113,6 +116,36 @@ def test_the_line_of_a_member_that_is_not_in_the_view_is_closed(monkeypatch: pyt
             while len(here.by_link) == before:
                 here.lines.send("b", ChangesTaken(-3, ""))
                 await asyncio.sleep(0.001)
+
+    tell(story, monkeypatch)
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_connection_for_copies_is_next_to_the_line(monkeypatch: pytest.MonkeyPatch, who: int) -> None:
+    async def story(*both: Member) -> None:
+        here, there = both[who], both[1 - who]
+        sock = await here.lines.connect_for_copies(there.name)
+        assert sock is not None
+        with sock:
+            await until(lambda: there.copies)
+            ((sender, other),) = there.copies
+            assert sender == here.name
+            with other:
+                sock.send(b"a copy")
+                assert await asyncio.to_thread(other.recv, 100) == b"a copy"
+        assert not there.by_line
+        here.view = View(2, VIEW.members[who : who + 1], (1,))
+        assert await here.lines.connect_for_copies(there.name) is None
+
+    tell(story, monkeypatch)
+
+
+def test_without_a_secret_for_clients_there_is_no_connection_for_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(_: Member, other: Member) -> None:
+        here = Member("a", None)
+        here.other = other
+        assert await here.lines.connect_for_copies("b") is None
+        here.clients.close()
 
     tell(story, monkeypatch)
 

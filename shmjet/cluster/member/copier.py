@@ -7,7 +7,8 @@ has the rest sent. Must not know when partitions open and close.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -16,7 +17,8 @@ from shmjet.cluster.member.copy_stream import CopyFailed, CopyStream
 from shmjet.cluster.membership.peer_messages import CopyPartitions
 from shmjet.cluster.partitions.table import PartitionTable
 from shmjet.grid.change_log import note_changes
-from shmjet.grid.partition_copy import Classes, PartitionCopy, Piece, in_parcels
+from shmjet.grid.parcels import parcels
+from shmjet.grid.partition_copy import Classes, PartitionCopy, Piece
 from shmjet.grid.replica import Term
 from shmjet.grid.shipping import ALL, Batch, Shipping
 from shmjet.grid.store import Opened
@@ -107,7 +109,7 @@ class Copier:
         self._shipping.begin_copy(self._uuid, some, numbers)
         await self._send(begin=sorted(some))
         if with_classes:
-            await self._send(pieces=_encode([await self._do(self._copy.classes)]))
+            await self._send(_encode([await self._do(self._copy.classes)]))
         await self._send_pieces(self._copy.pieces(some))
         await self._send(terms=terms, numbers=numbers)
         for _ in range(_ROUNDS):
@@ -137,7 +139,7 @@ class Copier:
             return 0
         classes = _encode([Classes(batch.classes)]) if batch.classes else b""
         sent = _encode(batch.sent)
-        await self._send(pieces=classes, sent=sent, moment=now())
+        await self._send(classes, sent=sent, moment=now())
         self._shipping.copy_went_on(self._uuid, batch)
         return len(sent)
 
@@ -148,17 +150,25 @@ class Copier:
                 return False
         return True
 
-    async def _send_pieces(self, pieces: Iterator[Piece]) -> bool:
-        """Send pieces; False where there are none."""
-        found = False
-        parcels = map(_encode, in_parcels(pieces))
-        while (parcel := await self._do(lambda: next(parcels, None))) is not None:
-            found = True
-            await self._send(pieces=parcel)
+    async def _send_pieces(self, pieces: Iterable[Piece]) -> bool:
+        """Send pieces, and read the next ones meanwhile; False where there are none."""
+        found, some = False, parcels(pieces)
+        reading = self._read(some)
+        try:
+            while (parcel := await reading) is not None:
+                found, reading = True, self._read(some)
+                await self._send(parcel)
+        finally:
+            await asyncio.wait({reading})
+            if not reading.cancelled():
+                reading.exception()  # of a copy that has failed otherwise
         return found
 
-    async def _send(self, *, begin: list[int] | None = None, **fields: Any) -> None:
+    def _read(self, some: Iterator[bytearray]) -> asyncio.Future[bytearray | None]:
+        return asyncio.ensure_future(self._do(lambda: next(some, None)))
+
+    async def _send(self, parcel: bytes | bytearray = b"", *, begin: list[int] | None = None, **fields: Any) -> None:
         table = self._network.table
         if table is None or table.epoch != self._epoch:
             raise CopyFailed("the members have changed")
-        await self._stream.send(CopyPartitions(self._epoch, 0, begin or [], **fields))
+        await self._stream.send(CopyPartitions(self._epoch, 0, begin or [], **fields), parcel)

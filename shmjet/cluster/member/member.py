@@ -239,7 +239,12 @@ class Member:
         if network is not None:
             self._lines = self._made_lines(network)
             self._keeper = PartitionKeeper(
-                network, self._lines, self._grid_folder, lambda: self.uuid, self._partitions_on_disk
+                network,
+                self._lines,
+                self._grid_folder,
+                lambda: self.uuid,
+                connect=self._lines.connect_for_copies,
+                disk=self._partitions_on_disk,
             )
         self._grid = GridRequests(
             self._grid_folder,
@@ -275,7 +280,13 @@ class Member:
     def _made_lines(self, network: Network) -> MemberLines:
         settings = network.settings
         secret = settings.secret if settings.tls is None else None
-        return MemberLines(network, lambda: self.uuid, settings.cluster_name, secret, self._keeper_message)
+        return MemberLines(
+            network, lambda: self.uuid, settings.cluster_name, secret, self._keeper_message, self._take_copies
+        )
+
+    def _take_copies(self, sender: str, sock: socket.socket) -> None:
+        assert self._keeper is not None
+        self._keeper.take_connection(sender, sock)
 
     def _keeper_message(self, sender: str, message: Any, way: Callable[[object], None] | None = None) -> None:
         assert self._keeper is not None

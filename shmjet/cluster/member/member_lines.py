@@ -1,10 +1,11 @@
-"""Connections between members for changes of partitions, next to those of their links.
+"""Connections between members for changes and copies of partitions, next to those of their links.
 
 A change goes to a backup and its answer back while a client waits. By way of the links that wakes four processes more
 than by a connection between the two members. So there is one: a member tells the other a secret over the links, which
 have proved who is who, connects as a client does, and shows the secret; of two members the one with the smaller
 identity does so. A line may break, or be silent, at any time: who gets no answer goes by the links. Connections with
-TLS stay with the links. Must not know what is said.
+TLS stay with the links. Copies have connections of their own (`copy_lines`), which are made in the same way, by the
+member that sends them. Must not know what is said.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class MemberLines:
         me: gives its identity.
         cluster, secret: with which clients connect to its members; None for the secret: there are no lines.
         take: is given what comes by a line: the sender, the message, and the way back.
+        take_copies: is given connections on which copies will come: the sender, and a socket that is its own then.
     """
 
     def __init__(
@@ -67,20 +69,22 @@ class MemberLines:
         cluster: str,
         secret: bytes | None,
         take: Callable[[str, Any, Way], None],
+        take_copies: Callable[[str, socket.socket], None] = lambda _, sock: sock.close(),
     ) -> None:
         self._network = network
         self._me = me
         self._cluster = cluster
         self._secret = secret
         self._take = take
+        self._take_copies = take_copies
         self._lines: dict[str, LoopChannel] = {}
         self._unready: dict[str, LoopChannel] = {}
         """Lines whose other end has not said that it is ready."""
-        self._offered: dict[bytes, str] = {}
-        """By secret, who has told it."""
+        self._offered: dict[bytes, tuple[str, bool]] = {}
+        """By secret, who has told it, and whether it is for copies."""
         self._dialling: set[str] = set()
-        self._made: dict[str, socket.socket] = {}
-        """Connections that a thread has made, and that are not used yet."""
+        self._made: dict[bytes, socket.socket] = {}
+        """By secret: connections that a thread has made, and that are not used yet."""
         self._stopped = False
         self._tasks = BackgroundTasks()
 
@@ -124,7 +128,9 @@ class MemberLines:
         for identity in [*self._lines, *self._unready]:
             if view is None or view.find(identity) is None:
                 self.doubt(identity)
-        self._offered = {token: who for token, who in self._offered.items() if view is not None and view.find(who)}
+        self._offered = {
+            token: offer for token, offer in self._offered.items() if view is not None and view.find(offer[0])
+        }
 
     async def stop(self) -> None:
         """Close all."""
@@ -137,25 +143,39 @@ class MemberLines:
 
     # -- from here ----------------------------------------------------------------------------------------------
 
-    async def _make(self, identity: str) -> None:
+    async def connect_for_copies(self, identity: str) -> socket.socket | None:
+        """Return a new connection to a member of the view, which has taken it; None where there can be none."""
+        return await self._connect(identity, for_copies=True)
+
+    async def _connect(self, identity: str, *, for_copies: bool) -> socket.socket | None:
+        view = self._network.view
+        peer = None if view is None or self._secret is None else view.find(identity)
+        if peer is None:
+            return None
+        token = os.urandom(_TOKEN_BYTES)
         try:
-            view = self._network.view
-            peer = None if view is None else view.find(identity)
-            if peer is None:
-                return
-            token = os.urandom(_TOKEN_BYTES)
-            self._network.send(identity, OfferLine(token))
-            await asyncio.to_thread(self._dial, identity, peer.address, token)
-            sock = self._made.pop(identity)
-            view = self._network.view
-            if view is None or view.find(identity) is None or identity in self._lines:
-                sock.close()
-            else:
-                self._open(identity, sock).send(OfferLine(b""))
+            self._network.send(identity, OfferLine(token, for_copies))
+            await asyncio.to_thread(self._dial, token, peer.address)
         except (OSError, ShmjetError, msgspec.DecodeError) as error:
             logger.debug("no line to a member: %s", error)
+            return None
+        sock = self._made.pop(token)
+        view = self._network.view
+        if view is None or view.find(identity) is None:
+            sock.close()
+            return None
+        return sock
 
-    def _dial(self, identity: str, address: str, token: bytes) -> None:
+    async def _make(self, identity: str) -> None:
+        sock = await self._connect(identity, for_copies=False)
+        if sock is None:
+            return
+        if identity in self._lines:
+            sock.close()
+        else:
+            self._open(identity, sock).send(OfferLine(b""))
+
+    def _dial(self, token: bytes, address: str) -> None:
         """Make a connection that another member takes for a line. Blocks."""
         from shmjet.net.dial import dial  # which only members with a network need
 
@@ -176,7 +196,7 @@ class MemberLines:
         except BaseException:
             sock.close()
             raise
-        self._made[identity] = sock
+        self._made[token] = sock
 
     # -- to here ------------------------------------------------------------------------------------------------
 
@@ -186,19 +206,22 @@ class MemberLines:
             if sender not in self._lines:
                 self._want(sender)
             return
-        self._offered = {token: who for token, who in self._offered.items() if who != sender}
-        self._offered[message.token] = sender
+        offer = sender, message.for_copies
+        self._offered = {token: other for token, other in self._offered.items() if other != offer}
+        self._offered[message.token] = offer
 
     def request(self, client: LocalClient, request: TakeLine) -> None:
         """Take a client's connection for a line, if it shows a secret of a member of the view."""
-        identity = self._offered.pop(request.token, None)
+        identity, for_copies = self._offered.pop(request.token, ("", False))
         view = self._network.view
-        if identity is None or view is None or view.find(identity) is None or not isinstance(client, LocalClient):
+        if not identity or view is None or view.find(identity) is None or not isinstance(client, LocalClient):
             client.send(Refused(request.request, "AuthenticationError", "a line is for members only"))
             return
         client.send(Done(request.request))
         sock = client.give_away()
-        if sock is not None:
+        if sock is not None and for_copies:
+            self._take_copies(identity, sock)
+        elif sock is not None:
             self.doubt(identity)
             self._open(identity, sock, hears_first=True)
 

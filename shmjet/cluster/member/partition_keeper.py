@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -22,7 +23,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from shmjet.cluster.member.comparer import Comparer
-from shmjet.cluster.member.copier import BATCH, Copier, first_batch
+from shmjet.cluster.member.copier import Copier, first_batch
+from shmjet.cluster.member.copy_lines import CopyLines
 from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker, NoAnswer
 from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk, new_lineage
 from shmjet.cluster.member.replicator import NetworkOfReplicator, NoBackup, NotTaken, Replicator
@@ -39,7 +41,8 @@ from shmjet.grid import Grid
 from shmjet.grid.errors import GridError
 from shmjet.grid.lease import RENEW_S, Lease
 from shmjet.grid.ownership import close_partitions, count_backups, open_partitions
-from shmjet.grid.partition_copy import PartitionCopy, Piece
+from shmjet.grid.parcels import decode_parcel
+from shmjet.grid.partition_copy import PartitionCopy
 from shmjet.grid.replica import Sent, Term
 from shmjet.grid.times import now
 from shmjet.ipc.background_tasks import BackgroundTasks
@@ -50,8 +53,9 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 """When a copy is tried again; each time the pause is doubled, as there may be no room for it."""
 _LEAVE_S = 60.0
 """How long a leaving member tries to hand its partitions over."""
+MUCH_BYTES = 1 << 20
+"""Of bytes in the store: from so many on, copies have connections of their own."""
 
-_decode = msgspec.msgpack.Decoder(list[Piece]).decode
 _decode_sent = msgspec.msgpack.Decoder(list[Sent]).decode
 
 logger = logging.getLogger("shmjet.member")
@@ -77,6 +81,7 @@ class PartitionKeeper:
         lines: that part of it which brings changes to backups.
         folder: of the store.
         me: gives the member's identity.
+        connect: makes a connection for copies to a member, see `CopyLines`; None: copies go by the network.
         disk: knows the partitions of a store that is kept on disk; None: it is not.
     """
 
@@ -86,6 +91,7 @@ class PartitionKeeper:
         lines: NetworkOfReplicator,
         folder: Path,
         me: Callable[[], str],
+        connect: Callable[[str], Awaitable[socket.socket | None]] | None = None,
         disk: PartitionsOnDisk | None = None,
     ) -> None:
         self._network = network
@@ -98,6 +104,10 @@ class PartitionKeeper:
         self._tasks = BackgroundTasks()
         self._sender = CopySender(network)
         self._taker = CopyTaker(network.send, self._take)
+        self._lines: CopyLines | None = None
+        if connect is not None:
+            answered, lost = self._sender.answered, self._sender.connection_lost
+            self._lines = CopyLines(connect, self._take_by_line, answered, lost)
         self._leaving = False
         self._free = asyncio.Event()
         self._disk = disk
@@ -225,6 +235,8 @@ class PartitionKeeper:
     async def stop(self) -> None:
         """Let go of the store."""
         await self._tasks.cancel()
+        if self._lines is not None:
+            await self._lines.stop()
         await self._replicator.stop()
         self._comparer.stop()
         self._thread.shutdown()
@@ -291,6 +303,8 @@ class PartitionKeeper:
                     await self._move(table, mine, uuid)
                     self.look()
                     return
+        if self._lines is not None:
+            self._lines.let_go()
 
     def _look_at_view(self, table: PartitionTable, me: str) -> None:
         """Give up what counted in an older view, or by an older table."""
@@ -451,14 +465,17 @@ class PartitionKeeper:
             for partition in sorted(mine)
             if place in table.copying[partition] and (partition, uuid) not in self._reported
         ]
-        size = await self._do(self._copy().size) if len(waiting) > BATCH else 0
+        size = await self._do(self._copy().size)
         batch = first_batch(waiting, len(self._stored), size)
         await self._sender.ask(uuid, CopyPartitions(table.epoch, 0, []))  # before anything is noted
         if self._network.table is not table:
             return  # some may have been copied by what that says, and count as backups
+        line = None if self._lines is None or size < MUCH_BYTES else await self._lines.to(uuid)
+        if self._network.table is not table:
+            return
         epoch, shipping = table.epoch, self._replicator.shipping
         try:
-            async with self._sender.stream(uuid) as stream:
+            async with self._sender.stream(uuid, line) as stream:
                 copier = Copier(self._network, self._opened(), shipping, self._do, stream, epoch, uuid, batch)
                 try:
                     terms = {partition: self._terms[partition] for partition in batch}
@@ -507,6 +524,8 @@ class PartitionKeeper:
     def connection_lost(self, uuid: str) -> None:
         """Take that the connection to a member has broken, or that the member is gone."""
         self._sender.connection_lost(uuid)
+        if self._lines is not None:
+            self._lines.connection_lost(uuid)
 
     # -- what others ask for ------------------------------------------------------------------------------------
 
@@ -521,6 +540,18 @@ class PartitionKeeper:
                 self._tasks.start(self._comparer.answer(sender, message))
             case CopiedPartitions():
                 self._sender.answered(sender, message)
+
+    def take_connection(self, sender: str, sock: socket.socket) -> None:
+        """Take copies of a member by a connection that it has made for them."""
+        if self._lines is None:
+            sock.close()
+        else:
+            self._lines.taken(sender, sock)
+
+    async def _take_by_line(self, sender: str, message: CopyPartitions, way: Callable[[Any], None]) -> None:
+        table = self._network.table
+        if table is not None and sender in table.members:
+            await self._taker.take(sender, message, way)
 
     async def _take(self, message: CopyPartitions) -> None:
         table, me = self._network.table, self._me()
@@ -539,8 +570,8 @@ class PartitionKeeper:
         self._complete.difference_update(message.begin)  # what an older table says of them is over
         self._stored.update(message.begin)
         if message.pieces:
-            copy, pieces = self._copy(), _decode(message.pieces)
-            await self._do(lambda: copy.take_all(pieces))
+            copy = self._copy()
+            await self._do(lambda: copy.take_all(decode_parcel(message.pieces)))
         if self._network.table is table or (self._network.table or table).epoch == message.epoch:
             for partition, term in message.terms.items():
                 self._replicator.replica.begin(partition, term, message.numbers)

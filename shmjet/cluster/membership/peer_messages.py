@@ -422,10 +422,12 @@ class CompareSums(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class OfferLine(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """I am about to connect to you for changes, and show this token; empty: please do so yourself.
 
-    As the first message on such a connection it says that the member that has made it is ready.
+    As the first message on such a connection it says that the member that has made it is ready. `for_copies`: the
+    connection is for copies of partitions, from the member that makes it.
     """
 
     token: bytes
+    for_copies: bool = False
 
 
 class ChangesTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -1,0 +1,35 @@
+"""Pieces of partitions as they are sent: encoded together, about a megabyte at once."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from shmjet.grid.partition_copy import PIECE_BYTES, Piece
+
+_ARRAY = struct.Struct(">BI")
+_ARRAY_32 = 0xDD
+
+_encode_into = msgspec.msgpack.Encoder().encode_into
+decode_parcel = msgspec.msgpack.Decoder(list[Piece]).decode
+"""Returns the pieces of a parcel."""
+
+
+def parcels(pieces: Iterable[Piece]) -> Iterator[bytearray]:
+    """Yield pieces as an encoded list, about a megabyte at once."""
+    parcel, count = bytearray(_ARRAY.size), 0
+    for piece in pieces:
+        _encode_into(piece, parcel, -1)
+        count += 1
+        if len(parcel) >= PIECE_BYTES:
+            yield _closed(parcel, count)
+            parcel, count = bytearray(_ARRAY.size), 0
+    if count:
+        yield _closed(parcel, count)
+
+
+def _closed(parcel: bytearray, count: int) -> bytearray:
+    _ARRAY.pack_into(parcel, 0, _ARRAY_32, count)
+    return parcel
