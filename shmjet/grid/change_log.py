@@ -18,7 +18,7 @@ from shmjet.grid.commit_counters import BACKED_UP, KEPT, LOGGED, ON_DISK
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
 from shmjet.grid.layout import BY_PARTITION, CHANGE_RECORD, INDEX, LAST_CHANGE, MARKER_RECORD, OPEN_RECORD, PARTITION
-from shmjet.grid.ownership import Opening, opening
+from shmjet.grid.ownership import Opening, note_copies, opening
 
 READ_BYTES = 1 << 20
 """Bytes of records that are read at once, about."""
@@ -311,11 +311,7 @@ def note_changes(environments: Sequence[Environment], partitions: Collection[int
     """
 
     def work(txn: Transaction) -> int:
-        for partition in partitions:
-            packed = PARTITION.pack(partition)
-            found = opening(txn, packed)
-            if found is not None:
-                txn.put(OPEN_RECORD + packed, found._replace(is_copied=are_copied).pack())
+        note_copies(txn, partitions, are_copied=are_copied)
         return last_number(txn)
 
     return [env.write(work, "the partitions that are here") for env in environments]

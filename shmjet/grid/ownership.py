@@ -92,12 +92,16 @@ def open_partitions(
     """
     counts = backups or {}
 
+    keys = [(partition, OPEN_RECORD + PARTITION.pack(partition)) for partition in sorted(lineages)]
+
     def work(txn: Transaction, env: Environment) -> None:
         unsettled = _changed_since(txn, env.announced[BACKED_UP])  # before it was closed
-        for partition, number in lineages.items():
-            packed = PARTITION.pack(partition)
-            found = opening(txn, packed) or Opening(number, last=unsettled.get(partition, 0))
-            txn.put(OPEN_RECORD + packed, Opening(number, counts.get(partition, 0), found.last).pack())
+        records = []
+        for partition, key in keys:
+            found = txn.get(key)
+            last = unsettled.get(partition, 0) if found is None else OPEN.unpack(found)[2]
+            records.append((key, OPEN.pack(lineages[partition], counts.get(partition, 0), last)))
+        _put_all(txn, records)
 
     if lineages:
         for env in environments:
@@ -120,16 +124,38 @@ def _changed_since(txn: Transaction, number: int) -> dict[int, int]:
 def count_backups(environments: Sequence[Environment], backups: Mapping[int, int]) -> None:
     """Note how many backups partitions have now; closed partitions stay closed."""
 
+    keys = [(OPEN_RECORD + PARTITION.pack(partition), backups[partition]) for partition in sorted(backups)]
+
     def work(txn: Transaction) -> None:
-        for partition, count in backups.items():
-            packed = PARTITION.pack(partition)
-            found = opening(txn, packed)
+        records = []
+        for key, count in keys:
+            found = txn.get(key)
             if found is not None:
-                txn.put(OPEN_RECORD + packed, found._replace(backups=count).pack())
+                lineage, before, last = OPEN.unpack(found)
+                records.append((key, OPEN.pack(lineage, count | (before & _COPIED), last)))
+        _put_all(txn, records)
 
     if backups:
         for env in environments:
             env.write(work, "the partitions that are here")
+
+
+def note_copies(txn: Transaction, partitions: Iterable[int], *, are_copied: bool) -> None:
+    """Note whether partitions, as far as they are open, are being copied."""
+    records = []
+    for partition in sorted(partitions):
+        key = OPEN_RECORD + PARTITION.pack(partition)
+        found = txn.get(key)
+        if found is not None:
+            lineage, backups, last = OPEN.unpack(found)
+            records.append((key, OPEN.pack(lineage, backups & ~_COPIED | (_COPIED if are_copied else 0), last)))
+    _put_all(txn, records)
+
+
+def _put_all(txn: Transaction, records: list[tuple[bytes, bytes]]) -> None:
+    """Store sorted records."""
+    with txn.cursor() as cursor:
+        cursor.putmulti(records)
 
 
 def close_partitions(environments: Sequence[Environment], partitions: Collection[int]) -> None:

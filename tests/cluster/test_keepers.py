@@ -6,15 +6,17 @@ import asyncio
 import random
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from shmjet.cluster.member import partition_keeper
+from shmjet.cluster.member import copier, partition_keeper
 from shmjet.cluster.member.copier import first_batch
 from shmjet.grid import Grid
+from shmjet.grid.change_log import note_changes
+from shmjet.grid.environment import Environment
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
 from shmjet.grid.partition_copy import Entries, PartitionCopy
@@ -113,6 +115,27 @@ def contents_of(grid: Grid) -> Contents:
         if isinstance(piece, Entries):
             found |= {(piece.record, key): _WORD.findall(stored)[0] for key, stored in piece.entries}
     return found
+
+
+def test_nothing_is_noted_of_closed_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[bool] = []
+
+    def note(environments: Sequence[Environment], partitions: Collection[int], *, are_copied: bool) -> list[int]:
+        noted.append(are_copied)
+        return note_changes(environments, partitions, are_copied=are_copied)
+
+    monkeypatch.setattr(copier, "note_changes", note)
+
+    async def story() -> None:
+        keepers = Keepers(tmp_path, COUNT, 1)
+        for _ in range(2):
+            await keepers.add()
+            await until(lambda: keepers.table.is_settled)
+        await keepers.stop()
+
+    asyncio.run(story())
+    assert noted
+    assert all(noted), "while partitions are closed, writers wait"
 
 
 @pytest.mark.parametrize("with_lines", [False, True], ids=["by-the-network", "by-connections-of-their-own"])

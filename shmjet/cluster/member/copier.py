@@ -124,9 +124,12 @@ class Copier:
             pass
         await self._stream.finish()
 
-    async def end(self) -> None:
-        """Note changes for the copy no more, whether it is complete or not."""
+    def end(self) -> None:
+        """Keep no changes for the copy any more, whether it is complete or not."""
         self._shipping.end_copy(self._uuid)
+
+    async def give_up(self) -> None:
+        """Note no changes of the partitions for the copy any more; they may be open."""
         environments, some = self._store.environments, self._partitions
         await self._do(lambda: note_changes(environments, some, are_copied=False))
 

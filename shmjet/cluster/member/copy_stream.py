@@ -60,9 +60,13 @@ class CopySender:
         self._numbers = itertools.count(1)
         self._answers: dict[int, tuple[str, asyncio.Future[str]]] = {}
 
-    async def ask(self, uuid: str, message: CopyPartitions) -> None:
-        """Have a member take one message. Raises CopyFailed."""
-        await self._insist(uuid, msgspec.structs.replace(message, number=next(self._numbers)))
+    async def ask(self, uuid: str, message: CopyPartitions, line: CopyLine | None = None) -> None:
+        """Have a member take one message, by a connection for copies if there is one. Raises CopyFailed."""
+        numbered = msgspec.structs.replace(message, number=next(self._numbers))
+        if line is None:
+            await self._insist(uuid, numbered)
+        else:
+            await (await self._send_by(line, uuid, numbered, b""))
 
     def stream(self, uuid: str, line: CopyLine | None = None) -> CopyStream:
         """Return a stream to a member, by a connection for copies if there is one."""

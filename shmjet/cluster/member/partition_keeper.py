@@ -24,7 +24,7 @@ import msgspec
 
 from shmjet.cluster.member.comparer import Comparer
 from shmjet.cluster.member.copier import Copier, first_batch
-from shmjet.cluster.member.copy_lines import CopyLines
+from shmjet.cluster.member.copy_lines import CopyLine, CopyLines
 from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker, NoAnswer
 from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk, new_lineage
 from shmjet.cluster.member.replicator import NetworkOfReplicator, NoBackup, NotTaken, Replicator
@@ -486,10 +486,13 @@ class PartitionKeeper:
                     if not await self._replicator.drained(epoch):
                         raise CopyFailed("the table has changed")
                     await copier.send_rest()
+                except BaseException:
+                    await copier.give_up()
+                    raise
                 finally:
-                    await copier.end()
+                    copier.end()
             lineages = {partition: self._copies[partition] for partition in batch}
-            await self._end_copy(epoch, uuid, CopyPartitions(epoch, 0, [], end=lineages))
+            await self._end_copy(epoch, uuid, CopyPartitions(epoch, 0, [], end=lineages), line)
         except (CopyFailed, GridError, OSError):
             self._sealed.difference_update(batch)
             if self._is_in_force(epoch):
@@ -509,12 +512,13 @@ class PartitionKeeper:
     def _is_in_force(self, epoch: int) -> bool:
         return self._network.table is not None and self._network.table.epoch == epoch
 
-    async def _end_copy(self, epoch: int, uuid: str, end: CopyPartitions) -> None:
+    async def _end_copy(self, epoch: int, uuid: str, end: CopyPartitions, line: CopyLine | None) -> None:
         """Say that copies are complete; until the answer is known, or the view has changed, nothing may be written."""
         while True:
             try:
-                await self._sender.ask(uuid, end)
+                await self._sender.ask(uuid, end, line)
             except NoAnswer:
+                line = None
                 await asyncio.sleep(_PAUSE_S)
                 if self._network.table is None or self._network.table.epoch != epoch:
                     raise
