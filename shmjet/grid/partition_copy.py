@@ -8,7 +8,10 @@ those of a host, and are shifted by the difference of the two clocks. Must not k
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, islice
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -38,6 +41,11 @@ from shmjet.grid.times import now
 PIECE_BYTES = 1 << 20
 _PORTION = 2048
 """Entries that are read, or written, in one transaction."""
+_CHUNK, _LARGE_BYTES = 64, 1 << 12
+"""So many entries are read at once, unless they are large: then none is read that is behind the last one."""
+
+
+_value: Any = itemgetter(1)
 
 
 class _Piece(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -151,18 +159,18 @@ class PartitionCopy:
                     yield Entries(index, record_key, record.flags | _flags(env, record_key), now(), portion)
                 yield from self._of_journal(index, record_key, prefix, record)
             return
+        count, flags = len(self._store.environments), record.flags
         found_so_far: list[Entry] = []
-        size, flags = 0, record.flags
-        for partition in sorted(partitions):
-            if partition % len(self._store.environments) == index:
-                packed = PARTITION.pack(partition)
-                for portion in portions_behind(env, prefix + packed):
-                    found_so_far += [(packed + tail, stored) for tail, stored in portion]
-                    size += _size_of(portion)
-                    if size >= PIECE_BYTES or len(found_so_far) >= _PORTION:
-                        flags |= _flags(env, record_key)
-                        yield Entries(index, record_key, flags, now(), found_so_far)
-                        found_so_far, size = [], 0
+        size = 0
+        for first, last in _runs([partition for partition in partitions if partition % count == index], count):
+            low, high = prefix + PARTITION.pack(first), _behind(prefix + PARTITION.pack(last))
+            for portion in portions_between(env, low, high, len(prefix)):
+                found_so_far += portion
+                size += _size_of(portion)
+                if size >= PIECE_BYTES or len(found_so_far) >= _PORTION:
+                    flags |= _flags(env, record_key)
+                    yield Entries(index, record_key, flags, now(), found_so_far)
+                    found_so_far, size = [], 0
         if found_so_far:
             flags |= _flags(env, record_key)
             yield Entries(index, record_key, flags, now(), found_so_far)
@@ -351,7 +359,7 @@ class PartitionCopy:
 
 
 def _size_of(entries: Iterable[Entry]) -> int:
-    return sum(len(key) + len(value) for key, value in entries)
+    return sum(map(len, chain.from_iterable(entries)))
 
 
 def is_home_of(store: Opened, record_key: bytes) -> bool:
@@ -373,19 +381,53 @@ def _flags(env: Environment, record_key: bytes) -> int:
 
 def portions_behind(env: Environment, head: bytes) -> Iterator[list[Entry]]:
     """Yield what is stored under keys that begin with `head`, without it, a transaction each."""
-    low, skip = head, False
+    return portions_between(env, head, _behind(head), len(head))
+
+
+def portions_between(env: Environment, low: bytes, high: bytes, cut: int) -> Iterator[list[Entry]]:
+    """Yield what is stored under keys from `low` on and below `high`, a transaction each.
+
+    Args:
+        env: where.
+        low, high: bounds.
+        cut: so many bytes of each key are left out.
+    """
+    is_first = True
     while True:
-        portion: list[Entry] = []
-        size = 0
+        found: list[Entry] = []
         with env.begin() as txn, txn.cursor() as cursor:
-            if cursor.set_range(low):
-                for key, value in cursor.iternext():
-                    if not key.startswith(head) or size >= PIECE_BYTES or len(portion) >= _PORTION:
+            if cursor.set_range(low) and (is_first or cursor.key() != low or cursor.next()):
+                entries, size, chunk = cursor.iternext(), 0, 1
+                while size < PIECE_BYTES and len(found) < _PORTION:
+                    some = list(islice(entries, chunk))
+                    if not some:
                         break
-                    if not (skip and key == low):
-                        portion.append((key[len(head) :], value))
-                        size += len(key) + len(value)
-        if not portion:
+                    found += some
+                    if some[-1][0] >= high:
+                        break
+                    size += sum(map(len, map(_value, some)))
+                    chunk = 1 if size > _LARGE_BYTES * len(found) else min(_CHUNK, 2 * chunk)
+        if found and found[-1][0] >= high:
+            del found[bisect_left(found, (high,)) :]
+        if not found:
             return
-        yield portion
-        low, skip = head + portion[-1][0], True
+        low, is_first = found[-1][0], False
+        yield [(key[cut:], value) for key, value in found]
+
+
+def _runs(partitions: Iterable[int], step: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of those partitions that follow each other in an environment."""
+    first = last = -1
+    for partition in sorted(partitions):
+        if first >= 0 and partition != last + step:
+            yield first, last
+            first = -1
+        first, last = partition if first < 0 else first, partition
+    if first >= 0:
+        yield first, last
+
+
+def _behind(head: bytes) -> bytes:
+    """Return the least key that is behind all that begin with `head`, which is not all 0xff."""
+    kept = head.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1])
