@@ -27,6 +27,8 @@ TableOfMember = DividedTable | RemoteTable
 PATIENCE_S = 60.0
 """How long a partition is looked for."""
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
+_SHARE_OF_WAIT = 0.25
+"""A pause is this part of what has been waited: so much longer at most than the partition was away does a call take."""
 
 
 class Owners(NamedTuple):
@@ -195,7 +197,6 @@ class Search:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
         self._since = 0.0
-        self._pause = _SHORTEST_PAUSE_S
 
     def missed(self, error: PartitionMovedError) -> None:
         """Pause, and fetch the table anew. Raises GridError after `PATIENCE_S`."""
@@ -206,6 +207,5 @@ class Search:
                 f"no member has had a partition for {PATIENCE_S:g} s ({error}); all members have to have the same "
                 "settings of maps"
             ) from error
-        time.sleep(self._pause)
-        self._pause = min(_LONGEST_PAUSE_S, 2 * self._pause)
+        time.sleep(min(_LONGEST_PAUSE_S, max(_SHORTEST_PAUSE_S, _SHARE_OF_WAIT * (now - self._since))))
         self._routes.forget()
