@@ -136,6 +136,22 @@ class Shipping:
                 self._classes_at, self._kept_classes = txn.id(), list(behind(txn, TYPE_RECORD))
         return self._kept_classes
 
+    def still_wanted(self, member: str, batch: Batch) -> Batch:
+        """Return a batch without the changes of partitions of which a member is to have no backup any more."""
+        backup = self._backups.get(member)
+        if backup is None:
+            return batch
+        sent = []
+        for record in batch.sent:
+            groups = [
+                group
+                for group in record.groups
+                if (since := backup.since.get(group[0])) is not None and record.number > since[record.environment]
+            ]
+            if groups:
+                sent.append(Sent(record.environment, record.number, groups))
+        return batch._replace(sent=sent)
+
     def confirmed(self, member: str, batch: Batch) -> None:
         """Take that a member has what it was sent."""
         backup = self._backups.get(member)

@@ -198,3 +198,32 @@ def test_a_member_without_the_backup_that_it_should_have_says_so(stores: Stores)
 
     asyncio.run(main())
     assert list(PartitionCopy(stores.grids["2"].opened).pieces(range(COUNT))) == []
+
+
+def test_changes_of_a_partition_that_a_backup_has_dropped_hold_up_no_others(stores: Stores) -> None:
+    dropped, asked, late = 3, list[int](), list[str]()
+
+    async def main() -> None:
+        replicators, wires = {}, Wires()
+        for name in "01":
+            replicators[name] = wires.replicators[name] = Replicator(
+                Network(wires, name), lambda name=name: stores.grids[name].opened, has, lambda: late.append("")
+            )
+        lead(stores, replicators, "1")
+        await asyncio.to_thread(stores.grid().get_map("m").put_all, dict.fromkeys(range(100), "x"))
+        settling = asyncio.create_task(all_settled(stores, replicators["0"]))
+        async with asyncio.timeout(60):
+            while dropped not in asked:
+                await asyncio.sleep(0)
+            rows = {partition: ("1",) for partition in range(COUNT) if partition != dropped}
+            replicators["0"].follow(rows, dict.fromkeys(range(COUNT), (1, 0)))
+            await settling
+        for one in replicators.values():
+            await one.stop()
+
+    def has(partition: int) -> bool:
+        asked.append(partition)
+        return partition != dropped
+
+    asyncio.run(main())
+    assert late == []

@@ -15,6 +15,7 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -274,8 +275,7 @@ class Replicator:
             if whole is None:
                 return batch
             batch = whole
-        sent = _encode(batch.sent)
-        await self._insist(member, backed_up=shipping.backed_up, sent=sent, moment=now())
+        await self._insist_on(member, batch)
         return batch
 
     async def _send_files(self, member: str, names: list[bytes]) -> bool:
@@ -290,16 +290,32 @@ class Replicator:
                 return False
         return True
 
+    async def _insist_on(self, member: str, batch: Batch) -> None:
+        """Have a member take the changes of a batch, as far as it is to have them when they are sent.
+
+        A table may have come by which it has dropped a partition: then it refuses all.
+        """
+        shipping, _ = self._parts()
+
+        def changes() -> dict[str, Any] | None:
+            sent = shipping.still_wanted(member, batch).sent
+            return {"backed_up": shipping.backed_up, "sent": _encode(sent), "moment": now()} if sent else None
+
+        await self._insist_with(member, changes)
+
     async def _insist(self, member: str, **message: Any) -> None:
         """Have a member take a message, however often it has to be sent; say so if that is not done soon."""
+        await self._insist_with(member, lambda: message)
+
+    async def _insist_with(self, member: str, make: Callable[[], dict[str, Any] | None]) -> None:
         timer = asyncio.get_running_loop().call_later(LATE_S, self._is_late, member)
         try:
-            while True:
+            while (message := make()) is not None:
                 table = self._network.table
                 if table is not None:
                     epoch = table.epoch
                     try:
-                        await self.ask(member, lambda number, epoch=epoch: ShipChanges(epoch, number, **message))  # type: ignore[misc]
+                        await self.ask(member, partial(ShipChanges, epoch, **message))
                     except NotTaken as error:
                         logger.debug("a backup has not taken changes: %s", error)
                     else:
