@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +153,32 @@ def test_cancelling_sparks_job_fails_the_job(spark: Any, jet: shmjet.JetInstance
         execution.result(60)
 
 
+def standing_still(spark: Any) -> Callable[[], bool]:
+    """Return a predicate: whether no task of Spark's has used the processor since the call before."""
+    threads = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/task")
+    before: dict[str, str] = {}
+
+    def is_true() -> bool:
+        nonlocal before
+        last, before = before, {}
+        for thread in threads.iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                if (thread / "comm").read_text().startswith("Executor task"):
+                    before[thread.name] = (thread / "schedstat").read_text()
+        return bool(last) and last == before
+
+    return is_true
+
+
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_slow_job_holds_spark_back(
     spark: Any, jet: shmjet.JetInstance, tmp_path: Path, deterministic: bool, eventually: Eventually
 ) -> None:
     """The job stops for as long as a file is missing; meanwhile Spark's tasks get no further than the memory goes."""
-    gate = tmp_path / "gate"
+    gate, entered = tmp_path / "gate", tmp_path / "entered"
 
     def slow(batch: Any) -> dict[str, Any]:
+        entered.touch()
         until_there(gate)
         return {"sum": [int(batch["id"].sum())]}
 
@@ -171,8 +189,8 @@ def test_a_slow_job_holds_spark_back(
     with results:
         execution = jet.new_job(pipeline).execute()
         tracker = spark.sparkContext.statusTracker()
-        eventually(lambda: tracker.getActiveStageIds())
-        threading.Event().wait(0.5)
+        eventually(entered.exists)
+        eventually(standing_still(spark))
         (stage,) = tracker.getActiveStageIds()
         assert tracker.getStageInfo(stage).numCompletedTasks < 60
         gate.touch()
