@@ -145,10 +145,13 @@ class Deployment:
     def is_needed(self) -> bool:
         """True when there may be something to do here after the last tasklet: adopt one, save, close suppliers.
 
-        Without a guarantee, too, a source tells its position when the job is exported after its end.
+        Without a guarantee, too, a source tells its position when the job is exported after its end. There is no such
+        export where all of the job has been in this process: it ends with its last tasklet.
         """
         if self.steals or self._suppliers or self.snapshots is not None:
             return True
+        if self._deploy.plan.is_in_one_process:
+            return False
         return any(saves_at_end(processor) for processor in self._processors.values())
 
     # -- making -------------------------------------------------------------------------------------------------

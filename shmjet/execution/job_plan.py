@@ -117,6 +117,11 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
         return {endpoint for vertex in self.vertices for endpoint in vertex.endpoints}
 
     @property
+    def is_in_one_process(self) -> bool:
+        """Whether all processors of the job start in one process of one member."""
+        return self.slot.count == 1 and len(self.participants()) == 1
+
+    @property
     def process_count(self) -> int:
         """Workers and carriers."""
         return self.worker_count + self.carrier_count

@@ -9,6 +9,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from shmjet import processors
 from shmjet.core import DAG, JobConfig, Processor, ProcessorSupplier, between
 from shmjet.execution.arena_format import format_arena
 from shmjet.execution.code import code_of
@@ -151,8 +152,9 @@ def test_who_takes_no_part_counts_as_started() -> None:
     assert host.readiness.waiting() == [0]
 
 
-def test_a_part_that_is_alone_starts_at_once_and_says_only_that_it_has_ended() -> None:
-    host = Host(dag_of(Processor, 1))
+@pytest.mark.parametrize("source", [Processor, processors.read_items([])], ids=["bare", "with a position"])
+def test_a_part_that_is_alone_starts_at_once_and_says_only_that_it_has_ended(source: Any) -> None:
+    host = Host(dag_of(source, 1))
     host.order(0, host.deploy)
     assert host.states == [STARTED, STARTED]
     host.workers[0].announce_at_ns += 10**12
@@ -253,6 +255,19 @@ def test_a_tasklet_that_comes_before_the_order_to_start_starts_the_rest() -> Non
     assert host.states == [STARTED, STARTED]
     assert len(host.workers[1].tasklets) == 4
     assert host.workers[1].deployments[1].running == 4
+
+
+def test_a_source_with_a_position_is_there_for_exports_until_all_parts_have_ended() -> None:
+    host = Host(dag_of(processors.read_items([]), 2))
+    for worker in (1, 0):
+        host.order(worker, host.deploy)
+    host.order(1, Start(1))
+    host.run(0)
+    assert isinstance(host.channels[0].reports[-1], Ended)
+    assert not host.channels[0].reports[-1].finished
+    host.order(0, Finish(1, None))
+    assert host.reports(0)[-1] is Finished
+    assert host.workers[0].deployments == {}
 
 
 def test_suppliers_to_close_make_a_worker_wait_for_the_last_word() -> None:
