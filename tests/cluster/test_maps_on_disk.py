@@ -179,9 +179,9 @@ def kill_cluster(*members: JetInstance) -> None:
 
 def test_a_cluster_goes_on_when_all_are_there_that_had_its_maps(storage: Path, eventually: Eventually) -> None:
     storage.mkdir()
-    maps = {"log": MapConfig(journal_capacity=1000)}
-    first = joined(storage / "1", maps=maps, storage_sync=0)
-    second = joined(storage / "2", first, maps=maps, storage_sync=0)
+    settings = {"maps": {"log": MapConfig(journal_capacity=1000)}, "storage_sync": 0}
+    first = joined(storage / "1", **settings)
+    second = joined(storage / "2", first, **settings)
     entries = {number: str(number) for number in range(2000)}
     first.get_map("m").put_all(entries)
     second.get_list("l").extend(["a", b"x" * 100_000])
@@ -191,12 +191,12 @@ def test_a_cluster_goes_on_when_all_are_there_that_had_its_maps(storage: Path, e
     assert [next(journal).key, next(journal).key] == ["a", "b"]
     kill_cluster(first, second)
 
-    first = joined(storage / "2", maps=maps)
+    first = joined(storage / "2", **settings)
     missing = "maps and lists are on the disks of members that have not come yet"
     with pytest.raises(ShmjetError, match=missing):
         first.new_job(Pipeline().read_from(sources.items([1])).write_to(sinks.list("l")).pipeline).execute()
     assert first.jobs() == []
-    second = joined(storage / "1", first, maps=maps)
+    second = joined(storage / "1", first, **settings)
     eventually(lambda: first.cluster.is_safe)
     assert dict(first.get_map("m")) == dict(second.get_map("m")) == entries
     assert list(second.get_list("l")) == ["a", b"x" * 100_000]
@@ -208,9 +208,9 @@ def test_a_cluster_goes_on_when_all_are_there_that_had_its_maps(storage: Path, e
     eventually(lambda: len(first.cluster.members) == 1)
     first.get_map("m").update({0: "zero", "new": "there"})
     kill_cluster(first)
-    first = joined(storage / "2", maps=maps)
+    first = joined(storage / "2", **settings)
     assert first.get_map("m")[0] == "zero"  # it does not wait: it was the last member
-    second = joined(storage / "1", first, maps=maps)
+    second = joined(storage / "1", first, **settings)
     eventually(lambda: first.cluster.is_safe)
     kill_cluster(first)
     eventually(lambda: len(second.cluster.members) == 1)
@@ -240,8 +240,8 @@ def test_a_cluster_can_go_on_without_a_member(
     storage: Path, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.mkdir()
-    first = joined(storage / "1")
-    second = joined(storage / "2", first)
+    first = joined(storage / "1", storage_sync=0)
+    second = joined(storage / "2", first, storage_sync=0)
     eventually(lambda: first.cluster.is_safe)
     entries = {number: str(number) for number in range(2000)}
     first.get_map("m").put_all(entries)
@@ -271,7 +271,7 @@ def test_other_maps_than_those_of_a_storage_are_refused(storage: Path) -> None:
 def test_who_has_left_is_not_waited_for(storage: Path, eventually: Eventually) -> None:
     storage.mkdir()
     first = joined(storage / "1", backup_count=0)
-    second = joined(storage / "2", first, backup_count=0)
+    second = joined(storage / "2", first, backup_count=0, storage_sync=0)
     entries = {number: str(number) for number in range(500)}
     second.get_map("m").put_all(entries)
     first.shutdown()
