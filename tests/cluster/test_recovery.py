@@ -11,7 +11,7 @@ from shmjet.cluster.membership.events import JoinFailed
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import JoinRequest, Peer
 from shmjet.cluster.partitions.recovery import StoredTable, lost_partitions, recovered, waiting
-from shmjet.cluster.partitions.table import Holder, PartitionTable
+from shmjet.cluster.partitions.table import Change, Event, Holder, PartitionTable
 from tests.cluster.simulation import Node, Simulation
 from tests.cluster.test_membership import together
 from tests.examples import drawn
@@ -71,6 +71,24 @@ def test_an_older_table_counts_no_more() -> None:
     again = recovered(table, found | {"z": stored("c", newer)}, NEW, 1, all_came=False)
     assert again.former == ("", "b", "c")
     assert all(again.primary(partition) != "x" for partition in range(COUNT))
+
+
+def test_a_member_that_has_handed_all_over_is_not_waited_for() -> None:
+    leaving = before().changed([Change(Event.LEAVING, 0, "c")]).vacated(OLD, 1)
+    found = {"x": stored("a", leaving), "y": stored("b", leaving)}
+    table, _ = waiting(1, found["x"], NEW[:1], 1).after(2, NEW[:2], 1)
+    assert recovered(table, found, NEW[:2], 1, all_came=False).awaited == ("c:1",)
+    copied = leaving.changed(
+        Change(Event.SYNCED, partition, leaving.members[place])
+        for partition, row in enumerate(leaving.copying)
+        for place in row
+    )
+    free = copied.changed(Change(Event.HANDED_OVER, *moved) for moved in copied.hand_overs())
+    assert free.is_free("c")
+    found = {"x": stored("a", free), "y": stored("b", free)}
+    again = recovered(table, found, NEW[:2], 1, all_came=False)
+    assert not again.is_waiting
+    assert lost_partitions(again, found) == []
 
 
 def test_going_on_without_a_member_takes_copies_and_names_what_is_lost() -> None:

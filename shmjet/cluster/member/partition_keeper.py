@@ -172,6 +172,9 @@ class PartitionKeeper:
 
     def look(self) -> None:
         """Take that there is another table."""
+        table = self._network.table
+        if self._leaving and table is not None and len(table.leaving) == len(table.members):
+            self._is_over = True  # what follows is about members that are still there for a moment
         if self._lease is not None:
             self._renew()
         self._wake.set()
@@ -328,7 +331,6 @@ class PartitionKeeper:
     def _report_leaving(self, table: PartitionTable, me: str) -> None:
         if not self._leaving:
             return
-        self._is_over = len(table.leaving) == len(table.members)
         if len(table.leaving) == len(table.members) or len(table.members) == 1 or self._is_free(table, me):
             self._free.set()
         elif table.members.index(me) not in table.leaving:

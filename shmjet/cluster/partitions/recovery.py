@@ -8,7 +8,7 @@ partition is open. A primary's partitions are taken from its disk; backups are m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -33,9 +33,22 @@ class StoredTable(msgspec.Struct, frozen=True, array_like=True):
 def waiting(epoch: int, stored: StoredTable, members: Sequence[Holder], backups: int) -> PartitionTable:
     """Return the table of a cluster that is founded by a member that has stored one; nothing is open under it."""
     first = PartitionTable.first(epoch, stored.table.count, members, backups)
-    named = zip(stored.table.members, stored.addresses, strict=True)
-    awaited = tuple(address for uuid, address in named if uuid != stored.uuid)
+    awaited = _missing(stored, {stored.uuid})
     return msgspec.structs.replace(first, origin=stored.table.origin, awaited=awaited)
+
+
+def _missing(stored: StoredTable, come: Collection[str]) -> tuple[str, ...]:
+    """Return the addresses of the members that a table names and that have not come, by their identities then.
+
+    A member that was leaving, and had handed everything over, may have left without another table on any disk.
+    """
+    table = stored.table
+    named = zip(table.members, stored.addresses, strict=True)
+    return tuple(
+        address
+        for place, (uuid, address) in enumerate(named)
+        if uuid not in come and not (place in table.leaving and table.is_free(uuid))
+    )
 
 
 def recovered(
@@ -54,8 +67,7 @@ def recovered(
         return table
     newest = max(found.values(), key=lambda stored: stored.table.version)
     now = {stored.uuid: uuid for uuid, stored in found.items() if stored.uuid in newest.table.members}
-    named = zip(newest.table.members, newest.addresses, strict=True)
-    awaited = tuple(address for uuid, address in named if uuid not in now)
+    awaited = _missing(newest, now)
     if awaited and not all_came:
         changed = msgspec.structs.replace(table, origin=newest.table.origin, awaited=awaited)
         return table if changed == table else msgspec.structs.replace(changed, stamp=table.stamp + 1)
