@@ -43,6 +43,24 @@ class BlobVanishedError(Exception):
     """The file was deleted because its entry was replaced or removed meanwhile. Never leaves this package."""
 
 
+class Vanished:
+    """Tells an entry that has changed while its file was read from an entry whose file is lost: that names it again."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def note(self, error: BlobVanishedError, label: str) -> None:
+        """Take that the file of an entry is gone, which is read anew then. Raises GridError the second time."""
+        if str(error) == self._last:
+            raise missing(error, f"{label}; store it anew") from error
+        self._last = str(error)
+
+
+def missing(error: BlobVanishedError, label: str) -> GridError:
+    """Return the error for a file that should be there."""
+    return GridError(f"the file {error} of a large value is missing, and with it {label}")
+
+
 class BlobStore:
     """The folder of large values. Names are never used twice, so no lock is needed.
 

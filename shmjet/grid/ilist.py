@@ -13,7 +13,7 @@ from operator import index as as_index
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 
 from shmjet._native import index_of_special
-from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.blobs import BlobVanishedError, Vanished, missing
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import INDEX
 from shmjet.grid.scan import of_one_store
@@ -127,6 +127,7 @@ class IList(Sequence[T]):
                 return list(self._between(chosen[-1], start + 1))[::-1][::-step] if chosen else []
             return list(islice(self._between(start, stop), 0, None, step))
         index = as_index(index)
+        vanished = Vanished()
         while True:
             size = len(self)
             at = index + size if index < 0 else index
@@ -134,8 +135,10 @@ class IList(Sequence[T]):
                 raise IndexError(f"{self!r}: index {index} is out of range, it has {size} items")
             try:
                 return self._at(at)
-            except (BlobVanishedError, LookupError):
-                continue  # cleared between the two reads
+            except BlobVanishedError as error:  # cleared between the two reads
+                vanished.note(error, f"item {index} of list {self._name!r}")
+            except LookupError:
+                continue
 
     def __iter__(self) -> Iterator[T]:
         return self._from(0)
@@ -199,9 +202,13 @@ class IList(Sequence[T]):
             for block in page.values:
                 try:
                     items = self._codec.items(block)
-                except BlobVanishedError:
-                    continue
+                except BlobVanishedError as error:
+                    again = self._table.block_of(start, None)
+                    if again is not None and again.data == block:
+                        raise missing(error, f"item {start} of list {self._name!r}") from error
+                    continue  # the list has been cleared
                 yield from items[skip:] if skip else items
+                start += len(items)
                 skip = 0
 
     def _block_of(self, index: int) -> tuple[int, int]:

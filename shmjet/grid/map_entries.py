@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from shmjet.core.map_config import MapConfig
-from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.blobs import BlobVanishedError, Vanished, missing
 from shmjet.grid.changes import Entry
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import PARTITION
@@ -56,14 +56,15 @@ class MapEntries:
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the value of `key`, or `default`."""
         table, tail = self.locate(key)
+        vanished = Vanished()
         while True:
             stored = table.find(tail)
             if stored is None:
                 return default
             try:
                 return self._codec.value(stored)
-            except BlobVanishedError:
-                continue  # replaced or removed between the two reads
+            except BlobVanishedError as error:  # replaced or removed between the two reads
+                vanished.note(error, f"the value of {key!r:.100}")
 
     def set(self, key: Any, value: Any) -> None:
         """Store one entry."""
@@ -96,11 +97,13 @@ class MapEntries:
     def compute(self, key: Any, fn: Callable[[Any], Any]) -> Any:
         """Store what `fn` makes of the value, None for none, and return it; repeated until no other came between."""
         table, tail = self.locate(key)
+        vanished = Vanished()
         while True:
             stored = table.find(tail)
             try:
                 old = None if stored is None else self._codec.value(stored)
-            except BlobVanishedError:
+            except BlobVanishedError as error:
+                vanished.note(error, f"the value of {key!r:.100}")
                 continue
             value = fn(old)
             if value is None:
@@ -147,7 +150,10 @@ class MapEntries:
 
     def _taken(self, stored: bytes) -> Any:
         """Return the value of an entry that has left the store, and delete its blob."""
-        value = self._codec.value(stored)
+        try:
+            value = self._codec.value(stored)
+        except BlobVanishedError as error:
+            raise missing(error, "the value that was there; the entry has been changed") from error
         self._delete_files(stored)
         return value
 

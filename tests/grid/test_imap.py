@@ -326,3 +326,18 @@ def test_use_after_close_is_a_grid_error(folder: Any) -> None:
     for use in (lambda: jet["a"], lambda: jet.put("a", 2), lambda: list(jet), lambda: grid.get_map("m")):
         with pytest.raises(GridError, match="closed"):
             use()
+
+
+def test_a_value_whose_file_is_lost_is_an_error_and_no_endless_search(grid: Grid) -> None:
+    jet, items = grid.get_map("m"), grid.get_list("l")
+    jet["k"] = b"x" * 100_000
+    items.append(b"y" * 100_000)
+    for path in (grid.folder / "blobs").iterdir():
+        path.unlink()
+    for read in (lambda: jet["k"], lambda: jet.compute("k", lambda old: old), lambda: jet.put("k", 1)):
+        with pytest.raises(GridError, match="is missing, and with it the value"):
+            read()
+    assert jet["k"] == 1
+    for read in (lambda: items[0], lambda: list(items)):
+        with pytest.raises(GridError, match="is missing, and with it item 0 of list 'l'"):
+            read()
