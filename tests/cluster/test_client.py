@@ -84,6 +84,7 @@ def test_the_port_of_a_member_in_the_same_environment_is_none_of_a_clients_busin
         ({"secrt": "hush"}, "ClientConfig: there is no setting 'secrt'; did you mean 'secret'"),
         ({"secret": 5}, "secret must be a non-empty text"),
         ({"connect_timeout": 0}, "connect_timeout must be a number of seconds above 0"),
+        ({"timeout": "10"}, "timeout must be a number of seconds above 0"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, Any], said: str) -> None:

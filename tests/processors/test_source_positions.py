@@ -67,8 +67,9 @@ def test_what_is_appended_while_a_job_is_suspended_is_not_read_and_a_cleared_lis
     grid.get_list("given").append(3)
     second = Attempt(processors.read_list("given"), 1, grid=grid)
     second.restore(snapshot)
-    second.complete(0)
-    assert (second.outputs, second.live) == ([[2]], [])
+    while second.live:  # what is skipped has a bound in time
+        second.complete(0)
+    assert second.outputs == [[2]]
     grid.get_list("given").clear()
     third = Attempt(processors.read_list("given"), 1, grid=grid)
     third.restore(snapshot)

@@ -38,6 +38,7 @@ class LocalEndpoint:
     """
 
     patience = None  # the socket ends with the member
+    reconnect_s = 0.0
 
     def __init__(self, path: Path, pid: int) -> None:
         self._path = path

@@ -38,9 +38,9 @@ PATIENCE_S = 3.0
 """A client's patience: a member on the network that is silent for so long, though it is asked to answer, counts as
 lost. Then the client connects to another member."""
 RECONNECT_S = 15.0
-"""How long a client tries to reach any member after it has lost its own,"""
-RECONNECT_WAIT_S = 20.0
-"""and how long a request waits for that."""
+"""How long a client tries to reach any member after it has lost its own, if it does not say it,"""
+_LONGER_S = 5.0
+"""and how much longer a request waits for that."""
 MOST_SILENCE_S = 60.0
 """How long a request is waited for when the member gives no sign of life."""
 WARN_SILENCE_S = 5.0
@@ -60,6 +60,10 @@ class Endpoint(Protocol):
 
     def connect(self) -> tuple[socket.socket, bytes, Callable[[], None]]:
         """Return a connected socket, what has been read from it already, and what closes it."""
+
+    @property
+    def reconnect_s(self) -> float:
+        """How long `connect_again` may look for a member, in seconds."""
 
     def connect_again(self, stopped: Callable[[], bool]) -> tuple[socket.socket, bytes, Callable[[], None]] | None:
         """Return another one, after the first has been lost; None when there is none, or when it is not wanted."""
@@ -224,7 +228,7 @@ class Connection:
                 raise ShmjetError(CLOSED)
             number = next(self._numbers)
             if not self._connected and threading.current_thread() is not self._reader:
-                self._changed.wait_for(lambda: self._connected or self._lost, RECONNECT_WAIT_S)
+                self._changed.wait_for(lambda: self._connected or self._lost, self._endpoint.reconnect_s + _LONGER_S)
             if self._closing:  # while we waited
                 raise ShmjetError(CLOSED)
             if self._lost or not self._connected:

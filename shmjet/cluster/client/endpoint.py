@@ -30,13 +30,21 @@ class RemoteEndpoint:
         secret: what they want to be proved.
         tls: None for connections in the clear.
         timeout: seconds that one address may take.
+        reconnect_s: how long members are looked for when the one that it led to is gone.
     """
 
     patience = PATIENCE_S
 
     def __init__(
-        self, addresses: Sequence[str], cluster: str, secret: bytes, tls: TlsFiles | None, timeout: float
+        self,
+        addresses: Sequence[str],
+        cluster: str,
+        secret: bytes,
+        tls: TlsFiles | None,
+        timeout: float,
+        reconnect_s: float = RECONNECT_S,
     ) -> None:
+        self.reconnect_s = reconnect_s
         self._given = list(addresses)
         self._learned: list[str] = []
         self._cluster = cluster
@@ -88,7 +96,7 @@ class RemoteEndpoint:
 
     def connect_again(self, stopped: Callable[[], bool]) -> Opened | None:
         """Try all addresses, that of the lost member last, until one answers or it has taken too long."""
-        deadline, pause = time.monotonic() + RECONNECT_S, _PAUSE_S
+        deadline, pause = time.monotonic() + self.reconnect_s, _PAUSE_S
         lost = self.address
         while not stopped() and time.monotonic() < deadline:
             for address in sorted(self._addresses, key=lambda address: address == lost):

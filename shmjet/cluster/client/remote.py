@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shmjet.cluster.client.backend import RemoteBackend
+from shmjet.cluster.client.connection import RECONNECT_S
 from shmjet.cluster.client.endpoint import RemoteEndpoint
 from shmjet.cluster.client.instance import JetInstance
 from shmjet.cluster.client.tls_settings import tls_settings
@@ -32,6 +33,8 @@ class ClientConfig:
         secret: what its members want to be proved; text or bytes, or `file:PATH`.
         tls: None, or a mapping of TLS settings as in `JetConfig`.
         connect_timeout: seconds that connecting to one address may take, above 0.
+        timeout: seconds for which a member is looked for when none that the client knows can be reached any more
+            (default 15); its executions, maps and lists wait for it, above 0.
 
     Raises:
         ConfigError: a field has a wrong type or range; the text names it.
@@ -45,6 +48,7 @@ class ClientConfig:
     secret: str | bytes | None = None
     tls: Mapping[str, Any] | None = None
     connect_timeout: float = 5.0
+    timeout: float = RECONNECT_S
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in ("cluster_name", "secret", "tls")}
@@ -54,9 +58,10 @@ class ClientConfig:
             object.__setattr__(self, name, getattr(checked, name))
         if given["cluster_name"] is None and NAME_VARIABLE not in os.environ:
             object.__setattr__(self, "cluster_name", None)
-        timeout = self.connect_timeout
-        if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout < float("inf"):
-            raise ConfigError(f"ClientConfig.connect_timeout must be a number of seconds above 0, got {timeout!r}")
+        for name in ("connect_timeout", "timeout"):
+            seconds = getattr(self, name)
+            if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < float("inf"):
+                raise ConfigError(f"ClientConfig.{name} must be a number of seconds above 0, got {seconds!r}")
 
     def __repr__(self) -> str:
         return f"ClientConfig(cluster_name={self.cluster_name!r}, secret=***, tls={self.tls!r})"
@@ -66,7 +71,7 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
     """Connect to a cluster, with the whole interface of an instance.
 
     When the member that it is connected to is gone, the client goes on with another one, and executions that it waits
-    for with it.
+    for with it. When none is left that it knows, it looks for one for `ClientConfig.timeout` seconds.
 
     Args:
         addresses: of one or more members, "host:port"; others of the cluster are learned.
@@ -118,4 +123,5 @@ def endpoint_of(addresses: Sequence[str], config: ClientConfig) -> RemoteEndpoin
         secret_bytes(config.secret),
         None if tls is None else TlsFiles(**tls),
         config.connect_timeout,
+        config.timeout,
     )

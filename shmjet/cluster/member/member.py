@@ -32,7 +32,6 @@ from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
 from shmjet.cluster.jobs.stored_runs import StoredRuns, StoredRunsMessage
-from shmjet.cluster.lifecycle_messages import ListSnapshots
 from shmjet.cluster.member.cluster_of_runs import ClusterOfRuns
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
@@ -73,9 +72,7 @@ from shmjet.cluster.protocol import (
     Attach,
     Done,
     Execute,
-    GetJob,
     GoOnWithout,
-    ListJobs,
     MembersAre,
     Refused,
     Shutdown,
@@ -105,9 +102,6 @@ if TYPE_CHECKING:
 _STOP_S = 0.5
 _SETTLE_S = 2.0
 """How long a new member waits for its share of the partitions before it says that it is up."""
-
-_ANSWERED_WHILE_WAITING = (ListJobs, GetJob, ListSnapshots, GoOnWithout)
-"""What is asked of a coordinator that is answered although maps and lists are not there yet."""
 
 logger = logging.getLogger("shmjet.member")
 
@@ -406,8 +400,11 @@ class Member:
                 await self._keeper.settled(_SETTLE_S)
         if self._stop.is_set():  # it may not have joined yet
             return False
-        if self._network is not None and self._network.waits_for:
-            self._tasks.start(self._restore_later())
+        table = None if self._network is None else self._network.table
+        if table is not None and table.is_waiting:
+            going_on = self._tasks.start(self._restore_later())
+            if not (table.awaited and self._is_coordinator):  # this one may be the last that was missing
+                await asyncio.wait((going_on,), timeout=_SETTLE_S)
         else:
             if self._is_coordinator:
                 self._restore()
@@ -530,7 +527,7 @@ class Member:
             if handler.scope is Scope.COORDINATOR and self._network is not None and not self._network.is_coordinator:
                 self._forward(client, request, fds)
             elif handler.scope is Scope.COORDINATOR and self._waits_for:
-                if isinstance(request, _ANSWERED_WHILE_WAITING):
+                if isinstance(request, GoOnWithout):
                     handler(client, request, fds)
                 else:
                     client.send(Refused(request.request, "ShmjetError", self._waits_for))

@@ -157,14 +157,14 @@ class Network:
 
     @property
     def waits_for(self) -> str:
-        """Why no partition is open yet, in the words of an error message; empty when that is not so."""
+        """Why no partition is open yet, in the words of an error message; empty when no member is waited for."""
         table = self.table
-        if table is None or table.awaited is None:
+        if table is None or not table.awaited:
             return ""
-        members = ", ".join(table.awaited) or "the others"
+        missing = ", ".join(table.awaited)
         return (
-            f"maps and lists are on the disks of members that have not come yet ({members}); start these, or go on "
-            "without what only they have by `shmjet recover`"
+            f"maps, lists and jobs are on the disks of members that have not come yet ({missing}); start these, or go "
+            "on without what only they have by `shmjet recover`"
         )
 
     def go_on_without(self) -> None:

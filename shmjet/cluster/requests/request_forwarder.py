@@ -55,7 +55,7 @@ class RequestForwarder:
         self,
         network: Network,
         serve: Callable[[LocalClient, Any], None],
-        start: Callable[[Coroutine[Any, Any, None]], None],
+        start: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._network = network
         self._serve = serve
