@@ -406,6 +406,7 @@ class TwoMembers:
     """An endpoint that leads to one end of a socket pair, and then to one of another."""
 
     patience = None
+    reconnect_s = 10.0
     gone = "no member can be reached"
 
     def __init__(self) -> None:

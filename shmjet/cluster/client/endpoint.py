@@ -30,7 +30,7 @@ class RemoteEndpoint:
         secret: what they want to be proved.
         tls: None for connections in the clear.
         timeout: seconds that one address may take.
-        reconnect_s: how long members are looked for when the one that it led to is gone.
+        reconnect_s: how long members are looked for when the member that it led to is gone.
     """
 
     patience = PATIENCE_S
