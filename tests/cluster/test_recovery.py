@@ -91,6 +91,15 @@ def test_a_member_that_has_handed_all_over_is_not_waited_for() -> None:
     assert lost_partitions(again, found) == []
 
 
+def test_a_member_without_a_disk_is_not_waited_for() -> None:
+    mine, yours = (StoredTable(uuid, before(), ("a:1", "b:1", "")) for uuid in "ab")
+    table, _ = waiting(1, mine, NEW[:1], 1).after(2, NEW[:2], 1)
+    assert table.awaited == ("b:1",)
+    again = recovered(table, {"x": mine, "y": yours}, NEW[:2], 1, all_came=False)
+    assert not again.is_waiting
+    assert again.former == ("a", "b")
+
+
 def test_going_on_without_a_member_takes_copies_and_names_what_is_lost() -> None:
     table, _ = waiting(1, stored("a", before()), NEW[:1], 1).after(2, NEW[:2], 1)
     found = {"x": stored("a", before()), "y": stored("b", before())}

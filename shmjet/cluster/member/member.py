@@ -259,7 +259,7 @@ class Member:
         )
         if is_divided:
             self._partitions_on_disk = PartitionsOnDisk(
-                place, lambda: {peer.uuid: peer.address for peer in self._members()}
+                place, lambda: {peer.uuid: peer.address if peer.keeps_on_disk else "" for peer in self._members()}
             )
 
     @property
@@ -655,7 +655,8 @@ class Member:
     def peer(self, identity: str, address: str) -> Peer:
         """Return how this member is described to others."""
         cores = sorted({core for core in self.settings.cores if core is not None}) or self.settings.allowed
-        return Peer(identity, address, os.getpid(), tuple(cores), len(self.settings.cores))
+        count, keeps_on_disk = len(self.settings.cores), self._storage is not None
+        return Peer(identity, address, os.getpid(), tuple(cores), count, keeps_on_disk)
 
     def link_setup(self) -> tuple[int, int, list[int]]:
         """Return what the link needs to be woken by workers."""

@@ -34,7 +34,7 @@ class PartitionsOnDisk:
 
     Args:
         folder: of the store on disk; it exists.
-        addresses: gives the addresses of the members of the cluster, by their identities.
+        addresses: gives the addresses of the members of the cluster, by their identities; empty: it has no storage.
 
     Raises:
         ConfigError: the file cannot be read, or is of a version that this shmjet does not know.

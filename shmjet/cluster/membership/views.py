@@ -16,7 +16,8 @@ class Peer(msgspec.Struct, frozen=True, array_like=True):
     """One member as others know it.
 
     `uuid` is its identity: new at every start, and whenever it has to join again. `address` is where it listens, and
-    stays. `cores` are the core numbers of its workers; `worker_count` how many of these there are.
+    stays. `cores` are the core numbers of its workers; `worker_count` how many of these there are; `keeps_on_disk` says
+    whether it has a storage.
     """
 
     uuid: str
@@ -24,6 +25,7 @@ class Peer(msgspec.Struct, frozen=True, array_like=True):
     pid: int
     cores: tuple[int, ...] = ()
     worker_count: int = 1
+    keeps_on_disk: bool = False
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):

@@ -22,7 +22,7 @@ class StoredTable(msgspec.Struct, frozen=True, array_like=True):
     Args:
         uuid: its identity then.
         table: the last table that it has followed.
-        addresses: of the members in it.
+        addresses: of the members in it; empty for a member that has nothing on disk.
     """
 
     uuid: str
@@ -47,7 +47,7 @@ def _missing(stored: StoredTable, come: Collection[str]) -> tuple[str, ...]:
     return tuple(
         address
         for place, (uuid, address) in enumerate(named)
-        if uuid not in come and not (place in table.leaving and table.is_free(uuid))
+        if address and uuid not in come and not (place in table.leaving and table.is_free(uuid))
     )
 
 
