@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import shmjet
-from shmjet import ConfigError, JetConfig, ShmjetError, new_instance
+from shmjet import ConfigError, JetConfig, Pipeline, ShmjetError, new_instance, sinks, sources
 from shmjet.cluster.client import launch, member_start
 from shmjet.cluster.client.launch import StartingMember
 from tests.stopping import stop
@@ -52,6 +52,19 @@ def test_a_member_without_a_network_loads_nothing_that_is_only_for_one() -> None
         "print(sorted(needless & set(sys.modules)))\n"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "[]\n"
+
+
+@pytest.mark.parametrize(("named", "is_loaded"), [(" wave,no_such_module", True), ("", False)])
+def test_workers_share_the_modules_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, named: str, is_loaded: bool
+) -> None:
+    monkeypatch.setenv("SHMJET_PRELOAD", named)
+    pipeline = Pipeline()
+    found = pipeline.read_from(sources.items([0])).map(lambda _: "wave" in __import__("sys").modules)
+    found.write_to(sinks.list("found"))
+    with new_instance(JetConfig(cores=1)) as jet:
+        jet.new_job(pipeline).run(60)
+        assert list(jet.get_list("found")) == [is_loaded]
 
 
 @pytest.fixture

@@ -34,6 +34,20 @@ _OF_COLUMNS = "shmjet.columns.typed_groups"
 """The same of a client with numpy and `shmjet.columns`; a worker in the place of a lost one goes on the sooner."""
 
 
+_PRELOAD = "SHMJET_PRELOAD"
+
+
+def _shared_imports() -> list[str]:
+    """Return the modules that workers share with the fork server: what the environment names, or as above."""
+    named = os.environ.get(_PRELOAD)
+    if named is not None:
+        return [name.strip() for name in named.split(",") if name.strip()]
+    preload = [name for name in _SHARED if name in sys.modules]
+    if "numpy" in preload and "shmjet.columns" in sys.modules:
+        preload.append(_OF_COLUMNS)
+    return preload
+
+
 def _seconds(name: str, usual: str, least: int) -> float:
     """Return the seconds that an environment variable says."""
     text = os.environ.get(name, usual)
@@ -151,9 +165,7 @@ class StartingMember:
         settings = member_settings(config)
         secret = secret_pipe(config)
         self.log_level: int = settings["log_levels"][0]
-        preload = [name for name in _SHARED if name in sys.modules]
-        if "numpy" in preload and "shmjet.columns" in sys.modules:
-            preload.append(_OF_COLUMNS)
+        preload = _shared_imports()
         with contextlib.ExitStack() as stack:
             if secret >= 0:
                 stack.callback(os.close, secret)
