@@ -27,6 +27,23 @@ def sync_file(path: Path) -> None:
     _sync(path)
 
 
+def replace_file(path: Path, data: bytes, draft: str) -> None:
+    """Write a file, whole or not at all; it is on disk when this returns. Raises OSError.
+
+    Args:
+        path: of the file; a file that is there is replaced.
+        data: what it is to hold.
+        draft: name of the file in the same folder that is written first.
+    """
+    written = path.with_name(draft)
+    with written.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(written, path)
+    sync_folder(path.parent)
+
+
 def _sync(path: Path, flags: int = 0) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:

@@ -7,7 +7,6 @@ synced and renamed; a torn or damaged one is found by its checksum and left out.
 from __future__ import annotations
 
 import logging
-import os
 import struct
 import zlib
 from pathlib import Path
@@ -17,7 +16,7 @@ import msgspec
 
 from shmjet.cluster.protocol import Submission
 from shmjet.execution.messages import Failure
-from shmjet.host.folders import sync_folder
+from shmjet.host.folders import replace_file
 
 MAGIC: Final = b"shmjetRR"
 VERSION: Final = 1
@@ -67,14 +66,8 @@ class RunRecords:
         """Write a record, or replace it. Raises OSError when there is no room."""
         body = msgspec.msgpack.encode(record)
         path = self._path_of(record.run)
-        temporary = path.with_suffix(".part")
-        with temporary.open("wb") as file:
-            file.write(HEAD.pack(MAGIC, VERSION, zlib.crc32(body), len(body)))
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(self._folder)
+        head = HEAD.pack(MAGIC, VERSION, zlib.crc32(body), len(body))
+        replace_file(path, head + body, path.with_suffix(".part").name)
 
     def remove(self, run: int) -> None:
         """Remove the record of a run that has its outcome."""

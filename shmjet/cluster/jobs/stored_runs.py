@@ -47,12 +47,14 @@ class StoredRuns:
         """Return the records of the runs that go on, for the coordinator. No partition is waited for any more.
 
         Raises:
-            ShmjetError: the member that has them is not there.
+            ShmjetError: the member that has them is not there, or this one has nowhere to keep them.
         """
+        if self._records is None:
+            raise ShmjetError("the member that coordinates has no storage")
         table, me = self._network.table, self._network.me.uuid
         led_by = "" if table is None else table.led_by
         if led_by == me:
-            return [] if self._records is None else self._records.all()
+            return self._records.all()
         if not led_by:
             raise ShmjetError("the member that coordinated them last is not there")
         try:

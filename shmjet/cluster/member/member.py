@@ -673,7 +673,7 @@ class Member:
             self._keeper.connection_lost(peer.uuid)
         self._member_loss.view_changed(event, self.uuid)
         for peer in (*event.lost, *event.left):
-            self._services.snapshot_keeper.member_gone(peer.uuid, f"member {peer.address} is gone")
+            self._gives_no_answer(peer, f"member {peer.address} is gone")
         self._jobs.view_changed(event.old, event.view, has_joined=bool(event.joined))
         if event.view.coordinator.uuid == self.uuid:
             self._jobs.look_after_snapshots()
@@ -702,9 +702,13 @@ class Member:
         self._keeper.connection_lost(peer.uuid)
         self._member_loss.connection_lost(peer, why, self._network.view)
         text = f"the connection to member {peer.address} was lost ({why})"
-        self._services.snapshot_keeper.member_gone(peer.uuid, text)
+        self._gives_no_answer(peer, text)
+
+    def _gives_no_answer(self, peer: Peer, why: str) -> None:
+        """Have no question wait for a member."""
         assert self._stored_runs is not None
-        self._stored_runs.member_gone(peer.uuid, text)
+        self._services.snapshot_keeper.member_gone(peer.uuid, why)
+        self._stored_runs.member_gone(peer.uuid, why)
 
     def connected(self, identity: str) -> None:
         """See `NetworkUser`."""
@@ -716,7 +720,7 @@ class Member:
         assert self._keeper is not None
         self._member_loss.isolated(lost, self.address)
         for peer in lost:
-            self._services.snapshot_keeper.member_gone(peer.uuid, f"this member has lost touch with {peer.address}")
+            self._gives_no_answer(peer, f"this member has lost touch with {peer.address}")
         self._keeper.look()
 
     def fenced(self, others: tuple[Peer, ...], why: str) -> None:
@@ -724,7 +728,7 @@ class Member:
         assert self._member_loss is not None
         self._member_loss.fenced(others, why, self.address)
         for peer in others:
-            self._services.snapshot_keeper.member_gone(peer.uuid, f"this member was removed, because {why}")
+            self._gives_no_answer(peer, f"this member was removed, because {why}")
 
     def peer_message(self, sender: str, message: Any) -> None:
         """Take what another member says."""

@@ -17,7 +17,7 @@ import msgspec
 from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.partitions.table import NO_TABLE, PartitionTable, Version
 from shmjet.data.errors import ConfigError
-from shmjet.host.folders import sync_folder
+from shmjet.host.folders import replace_file, sync_folder
 
 _FILE: Final = "partitions"
 _FORMAT: Final = 1
@@ -78,13 +78,8 @@ class PartitionsOnDisk:
             return
         addresses = self._addresses()
         stored = StoredTable(me, table, tuple(addresses.get(member, member) for member in table.members))
-        draft = self._path.with_name(f"new-{_FILE}")
-        with draft.open("wb") as file:
-            file.write(msgspec.msgpack.encode(_Content(_FORMAT, stored, dict(lineages))))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self._path)
-        sync_folder(self._path.parent)
+        content = msgspec.msgpack.encode(_Content(_FORMAT, stored, dict(lineages)))
+        replace_file(self._path, content, f"new-{_FILE}")
         self._noted, self._has = (me, table.version), set(lineages)
 
     def forget(self) -> None:

@@ -21,7 +21,7 @@ from shmjet.core.map_config import MapConfig
 from shmjet.data.errors import ConfigError
 from shmjet.grid.errors import GridError
 from shmjet.grid.times import now
-from shmjet.host.folders import sync_folder
+from shmjet.host.folders import replace_file
 
 FORMAT = 2
 """The version of what is described here."""
@@ -80,13 +80,7 @@ class StoreFile(msgspec.Struct, frozen=True):
 
     def write(self, folder: Path) -> None:
         """Write it, whole or not at all; it is on disk when this returns."""
-        draft = folder / (UNFINISHED + STORE_FILE)
-        with draft.open("wb") as file:
-            file.write(msgspec.json.encode(self))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, folder / STORE_FILE)
-        sync_folder(folder)
+        replace_file(folder / STORE_FILE, msgspec.json.encode(self), UNFINISHED + STORE_FILE)
 
     @staticmethod
     def read(folder: Path, version: int) -> StoreFile | None:
