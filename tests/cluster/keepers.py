@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from shmjet.cluster.member.partition_keeper import PartitionKeeper
+from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
 from shmjet.cluster.membership.peer_messages import CopyPartitions, PeerMessage
 from shmjet.cluster.partitions.table import Change, Holder, PartitionTable
 from shmjet.grid import Grid
@@ -28,13 +30,23 @@ class Keepers:
         count: of partitions.
         backups: of each partition.
         with_lines: copies have connections of their own.
+        on_disk: makes what the disk of a member knows of its partitions, in a folder; None: they have no storage.
     """
 
-    def __init__(self, folder: Path, count: int, backups: int, *, with_lines: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        backups: int,
+        *,
+        with_lines: bool = False,
+        on_disk: Callable[[Path], PartitionsOnDisk] | None = None,
+    ) -> None:
         self._folder = folder
         self._count = count
         self._backups = backups
         self._chance = random.Random(7)
+        self._names = itertools.count()
         self._keepers: dict[str, PartitionKeeper] = {}
         self.table = PartitionTable.first(1, count, [Holder("0", "a")], backups)
         self.faults: list[str] = []
@@ -45,19 +57,33 @@ class Keepers:
         self.connections = 0
         """How many have been made for copies."""
         self._with_lines = with_lines
+        self._on_disk = on_disk
 
     async def add(self) -> None:
         """Have another member come."""
-        name = str(len(self._keepers))
+        name = str(next(self._names))
         Grid.create(self._folder / name, self._count, environments=2, is_divided=True)
         self.grids[name] = Grid.open(self._folder / name)
         network = _Network(self, name)
         connect = network.connect if self._with_lines else None
-        keeper = self._keepers[name] = PartitionKeeper(network, network, self._folder / name, lambda: name, connect)
-        members = [Holder(each, each) for each in self._keepers]
-        self.table, _ = self.table.after(self.table.epoch + 1, members, self._backups)
+        disk = None if self._on_disk is None else self._on_disk(self._folder / name)
+        keeper = PartitionKeeper(network, network, self._folder / name, lambda: name, connect, disk)
+        self._keepers[name] = keeper
+        self._members_are(list(self._keepers))
         keeper.start()
         self._tell()
+
+    async def lose(self, name: str) -> None:
+        """Have a member die."""
+        keeper = self._keepers.pop(name)
+        self._members_are(list(self._keepers))
+        self._tell()
+        await keeper.stop()
+        self.grids.pop(name).close()
+
+    def _members_are(self, names: Sequence[str]) -> None:
+        members = [Holder(each, each) for each in names]
+        self.table, _ = self.table.after(self.table.epoch + 1, members, self._backups)
 
     async def stop(self) -> None:
         """End all."""
@@ -83,9 +109,9 @@ class Keepers:
     def send(self, sender: str, receiver: str, message: Any) -> None:
         """Bring a message."""
         if isinstance(message, CopyPartitions):
-            place = int(receiver)
             if message.end:
                 self.moves.add((sender, message.number))
+            place = self.table.members.index(receiver) if receiver in self.table.members else -1
             some = [partition for partition in message.begin if place in self.table.synced[partition]]
             if some:
                 self.faults.append(f"{sender} begins copies of {some} anew, which {receiver} has")

@@ -6,7 +6,8 @@ import asyncio
 import random
 import re
 import threading
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ import pytest
 
 from shmjet.cluster.member import copier, partition_keeper
 from shmjet.cluster.member.copier import first_batch
+from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
+from shmjet.cluster.partitions.table import PartitionTable
 from shmjet.grid import Grid
 from shmjet.grid.change_log import note_changes
 from shmjet.grid.environment import Environment
@@ -162,6 +165,49 @@ def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(
             await asyncio.to_thread(writer.end)
         await until(lambda: all(contents_of(grid) == writer.contents for grid in keepers.grids.values()))
         assert (keepers.connections > 0) == with_lines
+        await keepers.stop()
+        assert keepers.faults == []
+
+    asyncio.run(story())
+
+
+class SlowDisk(PartitionsOnDisk):
+    """One on which a note takes longer than many a table is in force."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, dict)
+        self._chance = random.Random(folder.name)
+
+    def note(self, me: str, table: PartitionTable, lineages: Mapping[int, int]) -> None:
+        time.sleep(self._chance.choice([0.0, 0.0, 0.05]))
+        super().note(me, table, lineages)
+
+
+@pytest.mark.parametrize("on_disk", [None, SlowDisk], ids=["in-memory", "on-a-slow-disk"])
+def test_nothing_is_lost_while_members_come_and_die_one_by_one(
+    tmp_path: Path, on_disk: Callable[[Path], PartitionsOnDisk] | None
+) -> None:
+    async def story() -> None:
+        keepers = Keepers(tmp_path, COUNT, 1, on_disk=on_disk)
+        await keepers.add()
+        await until(lambda: len(keepers.table.members) == 1)
+        writer = Writer(keepers.grids)
+        while writer.changes < 500:
+            await asyncio.sleep(0)
+            writer.change()
+        for number in range(8):
+            await keepers.add()
+            if number == 0:
+                await until(lambda: keepers.table.is_settled)
+            await asyncio.sleep(0.001 * (number % 4))
+            await keepers.add()
+            await until(lambda: keepers.table.is_settled)
+            for name in (2 * number, 2 * number + 1):
+                await keepers.lose(str(name))
+                await until(lambda: keepers.table.is_settled)
+        [grid] = keepers.grids.values()
+        await until(lambda: contents_of(grid).keys() == writer.contents.keys())
+        assert contents_of(grid) == writer.contents
         await keepers.stop()
         assert keepers.faults == []
 

@@ -280,6 +280,9 @@ class PartitionKeeper:
         place = table.members.index(me)
         if self._disk is not None:
             await self._note_on_disk(self._disk, table, me)
+            if self._network.table is not table:  # copies may have been taken by a newer one, and would count no more
+                self.look()
+                return
         self._look_at_view(table, me)
         mine = {partition for partition, row in enumerate(table.synced) if row[0] == place}
         going = {partition: uuid for partition, uuid in table.hand_overs() if partition in mine}
