@@ -27,6 +27,9 @@ from shmjet.ipc.decode_errors import UNREADABLE
 
 MAGIC: Final = b"SHMJET"
 VERSION: Final = 2
+"""The newest version of the protocol that this end speaks, which it names."""
+OLDEST: Final = 2
+"""The oldest version that it still speaks. Members are replaced one by one, so this is at most 1 below `VERSION`."""
 PREAMBLE: Final = struct.Struct("<6sH")
 """What both ends send first: the magic and the version."""
 LENGTH: Final = struct.Struct("<H")
@@ -147,10 +150,9 @@ class _Conversation:
         if len(self._buffer) < PREAMBLE.size:
             return False
         _, version = PREAMBLE.unpack_from(self._buffer)
-        if version != VERSION:
-            raise HandshakeError(
-                "version", f"the other end speaks version {version} of the protocol, this one {VERSION}"
-            )
+        if version < OLDEST:  # a newer end speaks this version, or refuses it as this end does here
+            own = f"{VERSION}" if OLDEST == VERSION else f"{OLDEST} to {VERSION}"
+            raise HandshakeError("version", f"the other end speaks version {version} of the protocol, this one {own}")
         self._said.update(self._buffer[: PREAMBLE.size])
         del self._buffer[: PREAMBLE.size]
         self._greeted = True

@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from shmjet.net import handshake
 from shmjet.net.handshake import (
     CLIENT,
     LENGTH,
     LONGEST,
     MAGIC,
     MEMBER,
+    OLDEST,
     PREAMBLE,
     VERSION,
     Answering,
@@ -176,14 +178,29 @@ def test_certificates_that_differ_are_noticed() -> None:
         converse(dialing, answering)
 
 
-def test_another_version_is_named() -> None:
+def test_an_older_version_than_this_end_speaks_is_named() -> None:
     dialing, answering = pair()
-    with pytest.raises(HandshakeError, match=f"version {VERSION + 1}") as raised:
-        answering.feed(PREAMBLE.pack(MAGIC, VERSION + 1))
+    with pytest.raises(HandshakeError, match=f"version {OLDEST - 1} of the protocol, this one {VERSION}") as raised:
+        answering.feed(PREAMBLE.pack(MAGIC, OLDEST - 1))
     assert raised.value.kind == "version"
     dialing.start()
-    with pytest.raises(HandshakeError, match=f"version {VERSION + 1}"):
-        dialing.feed(PREAMBLE.pack(MAGIC, VERSION + 1))
+    with pytest.raises(HandshakeError, match=f"version {OLDEST - 1}"):
+        dialing.feed(PREAMBLE.pack(MAGIC, OLDEST - 1))
+
+
+@pytest.mark.parametrize("dials", [True, False])
+def test_an_end_of_the_next_version_goes_on_with_this_one(monkeypatch: pytest.MonkeyPatch, dials: bool) -> None:
+    dialing, answering = pair()
+    newer = dialing if dials else answering
+    monkeypatch.setattr(newer, "_preamble", lambda: PREAMBLE.pack(MAGIC, VERSION + 1))
+    converse(dialing, answering)
+
+
+def test_two_versions_are_named_as_a_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "VERSION", OLDEST + 1)
+    _, answering = pair()
+    with pytest.raises(HandshakeError, match=f"this one {OLDEST} to {OLDEST + 1}"):
+        answering.feed(PREAMBLE.pack(MAGIC, OLDEST - 1))
 
 
 def test_a_refusal_by_who_has_proved_nothing_does_not_steer_a_terminal() -> None:
