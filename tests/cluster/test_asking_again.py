@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from shmjet.cluster.client.connection import Connection
-from shmjet.cluster.jobs.table import JobTable
+from shmjet.cluster.jobs.submissions import Submissions
 from shmjet.cluster.lifecycle_messages import ExportSnapshot
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.membership.peer_messages import Bounced, Forward
@@ -31,7 +31,6 @@ from shmjet.cluster.protocol import (
     Request,
     Submission,
 )
-from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.request_forwarder import PATIENCE_S, RequestForwarder
 from shmjet.cluster.retry import as_retry, is_idempotent
 from shmjet.core import JobStatus
@@ -42,6 +41,7 @@ from shmjet.grid import Grid
 from shmjet.grid.layout import MAP_RECORD, record_key
 from shmjet.grid.operations import Numbered, Replace, Size
 from shmjet.ipc.channel import Channel, ChannelClosed
+from tests.cluster.jobs_here import JobsHere
 
 SUBMISSION = Submission("job", None, JobShape([], []), b"", b"", {}, [])
 
@@ -90,18 +90,18 @@ class Run:
         return NO_METRICS
 
 
-def table(member_for: float) -> tuple[JobTable, list[Run]]:
+def submissions(member_for: float) -> tuple[Submissions, list[Run]]:
     runs: list[Run] = []
 
     def make(*_: Any) -> Any:
         runs.append(Run(len(runs) + 1))
         return runs[-1]
 
-    return JobTable(make, NamedJobs({}), lambda: member_for), runs
+    return JobsHere(make, member_for=lambda: member_for).submissions, runs
 
 
 def test_a_request_that_comes_again_starts_nothing_again() -> None:
-    jobs, runs = table(math.inf)
+    jobs, runs = submissions(math.inf)
     first, again = Asker(), Asker()
     request = Execute(1, "job", SUBMISSION, False, None, None, "token")
     jobs.execute(first, request, [])
@@ -113,7 +113,7 @@ def test_a_request_that_comes_again_starts_nothing_again() -> None:
 
 
 def test_one_who_has_been_a_member_for_longer_knows_that_it_was_not_carried_out() -> None:
-    jobs, runs = table(60.0)
+    jobs, runs = submissions(60.0)
     client = Asker()
     jobs.execute(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
     assert len(runs) == 1
@@ -121,7 +121,7 @@ def test_one_who_has_been_a_member_for_longer_knows_that_it_was_not_carried_out(
 
 
 def test_one_who_has_come_since_says_that_nobody_knows() -> None:
-    jobs, runs = table(2.0)
+    jobs, runs = submissions(2.0)
     client = Asker()
     jobs.execute(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
     assert not runs
@@ -133,12 +133,12 @@ def test_one_who_has_come_since_says_that_nobody_knows() -> None:
 
 
 def test_a_job_whose_files_went_to_a_lost_coordinator_is_to_be_sent_with_them_again() -> None:
-    jobs, client = JobTable(lambda *_: pytest.fail("it is run"), NamedJobs({}), has_files=lambda _: False), Asker()
+    jobs, client = JobsHere(lambda *_: pytest.fail("it is run"), has_files=lambda _: False), Asker()
     submission = msgspec.structs.replace(SUBMISSION, attachments={"words": "0/words"})
-    jobs.execute(client, Execute(1, "job", submission, False, None, None, "token", 3.0), [])
+    jobs.submissions.execute(client, Execute(1, "job", submission, False, None, None, "token", 3.0), [])
     (refused,) = client.told
     assert refused.error == "JobNotFoundError"
-    assert not jobs.knows("job")
+    assert not jobs.table.knows("job")
 
 
 def test_a_client_is_not_answered_before_other_members_have_the_files_and_the_record() -> None:
@@ -154,7 +154,7 @@ def test_a_client_is_not_answered_before_other_members_have_the_files_and_the_re
         changes.append(changed)
         return run
 
-    jobs, client = JobTable(make, NamedJobs({})), Asker()
+    jobs, client = JobsHere(make).submissions, Asker()
     jobs.execute(client, Execute(1, "job", submission, False, None, None, "token"), [])
     changes[0](run)
     assert not client.told, "the next coordinator would not know the run"

@@ -33,14 +33,12 @@ from shmjet import (
     sources,
 )
 from shmjet.cluster.client.execution import Execution
-from shmjet.cluster.jobs.run import Told
-from shmjet.cluster.jobs.run_parts import RunRequest
-from shmjet.cluster.jobs.table import JobTable
+from shmjet.cluster.jobs.run_parts import RunRequest, Told
 from shmjet.cluster.protocol import Execute, Submission
-from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.execution.failure import without_exception
 from shmjet.execution.job_plan import JobShape
 from shmjet.execution.messages import Failure
+from tests.cluster.jobs_here import JobsHere
 from tests.odd import ODD, raise_odd
 
 PATIENCE_S = 60.0
@@ -350,11 +348,11 @@ def test_a_member_remembers_exceptions_of_so_many_bytes(monkeypatch: pytest.Monk
         return runs[-1][0]
 
     monkeypatch.setattr("shmjet.cluster.jobs.table.KEPT_EXCEPTIONS", 100)
-    table = JobTable(make, NamedJobs({}))
+    jobs = JobsHere(make)
     client: Any = Asker()
     for number in range(4):
         job = Submission(f"job {number}", None, JobShape([], []), b"", b"", {}, [])
-        table.execute(client, Execute(number, job.job_id, job, False, None, None, ""), [])
+        jobs.submissions.execute(client, Execute(number, job.job_id, job, False, None, None, ""), [])
     for run, over in runs:
         over(run)
     failures = [run.failure for run, _ in runs if run.failure is not None]

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.jobs.run_copies import RunCopies
-from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.membership.run_messages import RunEnd, RunOrigin, RunState
 from shmjet.cluster.protocol import (
     Execute,
@@ -20,10 +19,10 @@ from shmjet.cluster.protocol import (
     Refused,
     Submission,
 )
-from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.core import JobStatus
 from shmjet.execution.job_plan import JobShape, VertexShape
 from shmjet.execution.messages import Failure
+from tests.cluster.jobs_here import JobsHere
 
 SHAPE = JobShape([VertexShape("count", 1, 1, True, False, None)], [])
 FAILURE = Failure("raised", "count", 0, 0, 1, "ValueError", "it is faulty", [], None)
@@ -69,13 +68,7 @@ class Coordinator:
         self.has_ended(1, 10.0, RunEnd("failed", False, FAILURE, 12.0, ["a:1", "b:1"]), attempts=3)
         self.has_ended(2, 20.0, RunEnd("completed", completed_at=21.0))
         self.made: list[Run] = []
-        self.table = JobTable(
-            self._make,
-            NamedJobs({}),
-            lambda: 0.0,
-            outcome_of=self.copies.end_of,
-            ended=self.copies.ended,
-        )
+        self.jobs = JobsHere(self._make, self.copies.end_of, self.copies.ended, member_for=lambda: 0.0)
 
     def has_ended(self, run: int, started_at: float, end: RunEnd, attempts: int = 1) -> None:
         origin = RunOrigin(run, submission(OLD, "old"), f"token {run}", None, started_at)
@@ -91,13 +84,13 @@ class Coordinator:
         for request in requests:
             match request:
                 case ListJobs():
-                    self.table.list_jobs(client, request)
+                    self.jobs.requests.list_jobs(client, request)
                 case GetJob():
-                    self.table.describe_job(client, request)
+                    self.jobs.requests.describe_job(client, request)
                 case GetMetrics():
-                    self.table.report_metrics(client, request)
+                    self.jobs.requests.report_metrics(client, request)
                 case Execute():
-                    self.table.execute(client, request, [])
+                    self.jobs.submissions.execute(client, request, [])
         return list(client.told)
 
 
@@ -107,7 +100,7 @@ def test_jobs_are_listed_in_the_order_in_which_they_began_each_with_its_newest_r
     (reply,) = here.asked(ListJobs(2))
     rows = [(row.job_id, row.name, row.status, row.execution_id, row.config) for row in reply.jobs]
     assert rows == [(OLD, "old", "completed", 2, b"config"), (NEW, "new", "running", 100, b"config")]
-    here.table.restore(submission(OLD, "old"), here._make, "taken over")
+    here.jobs.submissions.restore(submission(OLD, "old"), here._make, "taken over")
     (reply,) = here.asked(ListJobs(3))
     assert [(row.job_id, row.execution_id) for row in reply.jobs] == [(OLD, 2), (NEW, 100)]
 
@@ -118,7 +111,7 @@ def test_they_are_described_as_before() -> None:
     (described, refused) = here.asked(GetJob(1, OLD), GetJob(2, NEW))
     assert described == JobReply(1, SHAPE, FAILURE)
     assert refused.error == "JobNotFoundError"
-    first = here.table.executions[0]
+    first = here.jobs.table.executions[0]
     assert (first.id, first.status, first.failure, first.cancelled) == (1, JobStatus.FAILED, FAILURE, False)
     assert (first.attempt_count, first.started_at, first.completed_at) == (3, 10.0, 12.0)
     assert first.member_addresses == ["a:1", "b:1"]

@@ -12,6 +12,7 @@ from shmjet.cluster.protocol import Execute, GridCall, Look, Ping, Request, Shut
 
 def handlers(**given: Any) -> typing.Mapping[type, RequestHandler]:
     names = (
+        "submissions",
         "jobs",
         "lifecycle",
         "snapshots",
@@ -43,10 +44,10 @@ def test_jobs_are_for_the_coordinator_and_descriptors_stay_on_their_host() -> No
 
 
 def test_only_a_handler_that_keeps_descriptors_gets_them() -> None:
-    jobs, shut_down, client = Mock(), Mock(), Mock()
-    table = handlers(jobs=jobs, shut_down=shut_down)
+    submissions, shut_down, client = Mock(), Mock(), Mock()
+    table = handlers(submissions=submissions, shut_down=shut_down)
     run, end = Execute(1, "job", None, False), Shutdown(2)
     table[Execute](client, run, [7])
     table[Shutdown](client, end, [7])
-    jobs.execute.assert_called_once_with(client, run, [7])
+    submissions.execute.assert_called_once_with(client, run, [7])
     shut_down.assert_called_once_with(client, end)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
-from shmjet.cluster.jobs.run import ANNOUNCE_S, LASTING_S, JobRun, Told
-from shmjet.cluster.jobs.run_parts import Next, RunRequest
+from shmjet.cluster.jobs.run import ANNOUNCE_S, LASTING_S, JobRun
+from shmjet.cluster.jobs.run_parts import Next, RunRequest, Told
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStateError, JobStatus

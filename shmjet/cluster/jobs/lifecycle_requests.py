@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shmjet.cluster.jobs.table import Client, Running
+from shmjet.cluster.jobs.run_parts import Running
 from shmjet.cluster.lifecycle_messages import RestartExecution, ResumeExecution, SuspendExecution
 from shmjet.cluster.protocol import Done, Refused
+from shmjet.cluster.requests.client_connections import Client
 from shmjet.core import JobStateError
 
 

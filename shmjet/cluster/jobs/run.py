@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -15,7 +14,7 @@ from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.ended_attempt import unbegun
 from shmjet.cluster.jobs.lineage import Lineage, snapshot_row
 from shmjet.cluster.jobs.run_changes import RunChanges
-from shmjet.cluster.jobs.run_parts import Coordinator, Next, RunRequest, RunSuspension, Wish
+from shmjet.cluster.jobs.run_parts import Coordinator, Next, RunRequest, RunSuspension, Told, Wish
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, SnapshotRow
 from shmjet.core import JobStateError, JobStatus, ShmjetError
@@ -32,7 +31,6 @@ LASTING_S = 60.0
 """How long an attempt of a job without snapshots has lasted for the count of failed ones to begin anew after it."""
 
 
-Told = Callable[[Any], None]
 Attempts = Callable[["JobRun", Told, Told], Coordinator]
 """Makes the next attempt of a run, from what is to be called at each change of its status, and from what is to be
 called, with what is kept of it, when nothing is left of it. The number of the first is that of the run."""

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol, get_args
-from uuid import uuid4
-
-import msgspec
 
 from shmjet.cluster.jobs.cluster import Cluster, others
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
 from shmjet.cluster.jobs.ended_attempt import EndedAttempt
-from shmjet.cluster.jobs.lineage import ELSEWHERE, LOST_ALL, Lineage, check_restorable
+from shmjet.cluster.jobs.lineage import Lineage
+from shmjet.cluster.jobs.lineages import Lineages
+from shmjet.cluster.jobs.recorded_runs import RecordedRuns
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after, pause_before_next
-from shmjet.cluster.jobs.run import JobRun, Told
-from shmjet.cluster.jobs.run_parts import Next, RunRequest
+from shmjet.cluster.jobs.run import JobRun
+from shmjet.cluster.jobs.run_parts import Next, RunRequest, Told
 from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
+from shmjet.cluster.jobs.run_recovery import RunRecovery
+from shmjet.cluster.jobs.run_watchers import RunWatchers
+from shmjet.cluster.jobs.submissions import Submissions
 from shmjet.cluster.jobs.surviving_runs import SurvivingRuns
 from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.membership.peer_messages import (
@@ -41,13 +42,9 @@ from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.post import FilePost, JobPost, Payload
-from shmjet.core import AuthenticationError, ConfigError, JobStatus, ShmjetError
 from shmjet.core.ownership import PartitionOwners
-from shmjet.execution.failure import member_failed, member_lost, without_exception
 from shmjet.execution.messages import Failure
 from shmjet.ipc.background_tasks import BackgroundTasks
-from shmjet.snapshots.manifest import DamagedSnapshotError
-from shmjet.snapshots.store import ExportedSnapshot
 
 _ORDERS = (
     ProbePart,
@@ -122,34 +119,43 @@ class JobService:
         self._cluster = cluster
         self._owners = owners
         self._next_number = next_number
-        self._files = post
         self._post = JobPost(post, self._deliver)
         self._coordinators: dict[int, JobCoordinator] = {}
-        self._records = records
+        self._recorded = RecordedRuns(records)
+        self._lineages = Lineages(services.snapshots, services.snapshot_keeper)
         self._observables = observables
         self._is_closing = False
         self._runs: dict[int, JobRun] = {}
         self._pause_before_next = partial(pause_before_next, unit=restart_pause)
-        self._restarted: set[int] = set()
-        """The runs with which this member goes on because it was started again;"""
-        self._unable: set[int] = set()
-        """and those of them that are suspended because they have failed before their first snapshot here."""
         self._tasks = BackgroundTasks()
         self._surviving = SurvivingRuns(
-            cluster, scale_up_delay, take_up=self._take_up, taken_over=taken_over, send_files=self._send_files
+            cluster,
+            scale_up_delay,
+            take_up=lambda copy, lost: self._recovery.take_up(copy, lost),
+            taken_over=taken_over,
+            send_files=self._send_files,
         )
-        self._allow_code = allow_code
-        self._named = named
         self.participants = registry
         registry.open(services, self._post)
-        self.table = JobTable(
-            self._make_run,
+        self.watchers = RunWatchers()
+        self.table = JobTable(self.watchers, self._surviving.copies.end_of, self._surviving.ended_runs)
+        self.submissions = Submissions(
+            self.table,
+            self.watchers,
+            self._make_new_run,
             named,
             lambda: cluster.member_for,
-            self._surviving.copies.end_of,
-            self._surviving.ended_runs,
             post.has_all,
             allow_code=allow_code,
+        )
+        self._recovery = RunRecovery(
+            self.submissions,
+            self._make_run,
+            self._lineages,
+            self._recorded,
+            may_run=lambda job: allow_code or job.named in named,
+            has_files=post.has_all,
+            give_outcome=self._give_outcome,
         )
 
     def has_job(self, job_id: str) -> bool:
@@ -161,18 +167,24 @@ class JobService:
         """Whether this member coordinates, and does not know yet what runs there are."""
         return self._surviving.is_taking_over
 
+    def restore_runs(self, records: list[RunRecord] | None = None) -> None:
+        """See `RunRecovery.restore`."""
+        self._recovery.restore(records)
+
     # -- what is coordinated here -------------------------------------------------------------------------------
 
-    def _make_run(self, request: RunRequest, on_status: Told, on_over: Told) -> JobRun:
-        return self._run_of(self._next_number(), request, self._make_lineage(request.job), on_status, on_over)
+    def _make_new_run(self, request: RunRequest, on_status: Told, on_over: Told) -> JobRun:
+        number, lineage = self._next_number(), self._lineages.for_new_run(request.job)
+        return self._make_run(number, request, on_status, on_over, lineage=lineage)
 
-    def _run_of(
+    def _make_run(
         self,
         number: int,
         request: RunRequest,
-        lineage: Lineage | None,
         on_status: Told,
         on_over: Told,
+        *,
+        lineage: Lineage | None,
         copy: RunRecordCopy | None = None,
     ) -> JobRun:
         """Make a run.
@@ -180,12 +192,12 @@ class JobService:
         Args:
             number: of the run.
             request: what is run.
-            lineage: of its snapshots.
             on_status: called at every change of its status.
             on_over: called when nothing of it is left.
+            lineage: of its snapshots.
             copy: its record, if another coordinator has begun it.
         """
-        is_kept = self._records is not None and lineage is not None and lineage.takes_snapshots
+        is_kept = self._recorded.keeps(lineage)
         has_outcome = False
         job, observables = request.job.name or request.job.job_id, request.job.settings.observables
 
@@ -193,8 +205,7 @@ class JobService:
             nonlocal has_outcome
             if run.status.is_terminal and not self._is_closing:
                 has_outcome = True
-                if self._records is not None:
-                    self._records.remove(run.id)
+                self._recorded.ended(run)
                 self._surviving.ended(run)
                 failure, cancelled = run.failure, run.cancelled
                 self._observables.run_ends(run.id, observables, job=job, failure=failure, cancelled=cancelled)
@@ -203,8 +214,7 @@ class JobService:
         def over(run: JobRun) -> None:
             self._surviving.is_over(run)
             self._runs.pop(run.id, None)
-            self._restarted.discard(run.id)
-            self._unable.discard(run.id)
+            self._recorded.forget(run)
             if run.lineage is not None and (has_outcome or not is_kept):
                 run.lineage.remove()
             on_over(run)
@@ -223,10 +233,10 @@ class JobService:
             attempts_before=0 if copy is None else max(1, copy.state.attempts),
             started_at=None if copy is None else copy.origin.started_at,
             lineage=lineage,
-            make_lineage=partial(self._new_lineage, request.job),
+            make_lineage=partial(self._lineages.new, request.job),
         )
         if is_kept:
-            self._keep(run)
+            self._recorded.add(run)
         self._runs[number] = run
         self._observables.run_begins(number, observables)
         if self._cluster.is_networked:
@@ -239,152 +249,13 @@ class JobService:
                 lineage.on_valid = partial(self._surviving.note, number)
         return run
 
-    def _keep(self, run: JobRun) -> None:
-        """Write the record of a run, now and whenever it is suspended or resumed.
-
-        Raises:
-            ShmjetError: there is no room for it.
-        """
-        records, lineage = self._records, run.lineage
-        assert records is not None
-        assert lineage is not None
-        job = msgspec.structs.replace(run.job, code=bytes(run.code.view()), code_size=0)
-        record = RunRecord(run.id, lineage.name, job)
-
-        def note(old: JobStatus, new: JobStatus) -> None:
-            if run.id in self._unable:
-                if new is JobStatus.STARTING:
-                    self._unable.discard(run.id)
-                return  # the record stays as it was: the member tries again when it is started again
-            if JobStatus.SUSPENDED in (old, new) and not new.is_terminal:
-                cause = None if run.suspension is None else run.suspension.failure
-                is_suspended = new is not JobStatus.STARTING
-                cause = None if cause is None else without_exception(cause)
-                try:
-                    records.write(msgspec.structs.replace(record, is_suspended=is_suspended, cause=cause))
-                except OSError as error:
-                    logger.error("the record of %s cannot be written: %s", job.name or job.job_id, error)
-
-        try:
-            records.write(record)
-        except OSError as error:
-            lineage.remove()
-            raise ShmjetError(f"there is no room for the record of a job: {error}") from error
-        run.add_status_listener(note)
-
-    def restore_runs(self, records: list[RunRecord] | None = None) -> None:
-        """Go on with the runs of which there are records, and remove snapshots that belong to none of them.
-
-        Args:
-            records: those with which a cluster goes on whose members have all come; None: those here, of a member that
-                may be the first of its cluster.
-        """
-        if self._records is None:
-            return
-        snapshots, found = self._services.snapshots, self._records.all() if records is None else records
-        for record in found:
-            job = record.job
-            try:
-                lineage = self._lineage_of(record.lineage, job)
-                lineage.check()
-                make = partial(self._restored, record, lineage)
-                run = self.table.restore(job, make)
-            except (OSError, ShmjetError) as error:
-                logger.error("job %s cannot go on: %s", job.name or job.job_id, error)
-                continue
-            state = "is still suspended" if record.is_suspended else "goes on"
-            absent = [] if record.is_suspended or records is not None else lineage.absent()
-            state = "is suspended" if absent or (lineage.has_lost_all and not record.is_suspended) else state
-            logger.warning("job %s %s: its member was started again", job.name or job.job_id, state)
-            if record.is_suspended:
-                run.start_suspended(record.cause)
-            elif lineage.has_lost_all:
-                lineage.begin_anew()
-                run.start_suspended(member_failed(DamagedSnapshotError(LOST_ALL)))
-            elif absent:
-                text = f"{ELSEWHERE}: {', '.join(absent)}"
-                run.start_suspended(member_failed(DamagedSnapshotError(text)))
-            else:
-                run.start()
-        known = {record.lineage for record in found}
-        for name in snapshots.lineages():
-            if name not in known:
-                snapshots.lineage(name).remove()
-
-    def _restored(
-        self, record: RunRecord, lineage: Lineage, request: RunRequest, on_status: Told, on_over: Told
-    ) -> JobRun:
-        self._restarted.add(record.run)
-        return self._run_of(record.run, request, lineage, on_status, on_over)
-
-    def _take_up(self, copy: RunRecordCopy, lost: str) -> None:
-        """Go on with a run whose coordinator is lost.
-
-        Args:
-            copy: its record.
-            lost: the address of that member.
-        """
-        state, job = copy.state, copy.origin.job
-        name, settings = job.name or job.job_id, job.settings
-        failure = member_lost(f"member {lost}, which coordinated it, is gone", member=lost)
-        follows = Next.SUSPEND if state.is_suspended else next_after(failure, settings, 1)
-        if state.is_cancelled:
-            self._give_up(copy, failure, cancelled=True)
-            return
-        if state.is_committing:
-            text = f"{failure.text}; it was making results visible, so the outcome of the job is unknown"
-            self._give_up(copy, msgspec.structs.replace(failure, text=text))
-            return
-        if not self._allow_code and job.named not in self._named:
-            text = "the members of the cluster run only the jobs of their own configuration (allow_code is off)"
-            self._give_up(copy, member_failed(AuthenticationError(text)))
-            return
-        if follows is Next.END:
-            self._give_up(copy, failure)
-            return
-        if not self._files.has_all(job):
-            text = f"{failure.text}, and a file attached to the job with it; it has not run, submit it again"
-            self._give_up(copy, msgspec.structs.replace(failure, text=text))
-            return
-        try:
-            services = self._services
-            lineage = (
-                Lineage(state.lineage, services.snapshots, settings, services.snapshot_keeper)
-                if state.lineage
-                else None
-            )
-            run = self.table.restore(job, partial(self._taken_up, copy, lineage), copy.origin.token, copy.origin.logs)
-        except (OSError, ShmjetError) as error:
-            self._give_up(copy, member_failed(error))
-            return
-        if state.is_suspended:
-            run.start_suspended(state.cause)
-        elif lineage is not None and state.has_snapshot and lineage.newest() < 0:
-            logger.error("job %s is suspended: no snapshot of it is on this member", name)
-            lineage.begin_anew()
-            run.start_suspended(member_failed(DamagedSnapshotError(LOST_ALL)))
-        elif follows is Next.SUSPEND:
-            logger.warning("job %s is suspended: %s", name, failure.text)
-            run.start_suspended(failure)
-        else:
-            logger.warning("job %s is restarted: %s", name, failure.text)
-            run.go_on(failure.text)
-
-    def _taken_up(
-        self, copy: RunRecordCopy, lineage: Lineage | None, request: RunRequest, on_status: Told, on_over: Told
-    ) -> JobRun:
-        return self._run_of(copy.origin.run, request, lineage, on_status, on_over, copy)
-
-    def _give_up(self, copy: RunRecordCopy, failure: Failure, *, cancelled: bool = False) -> None:
-        """Give a run whose coordinator is lost its outcome."""
+    def _give_outcome(self, copy: RunRecordCopy, end: RunEnd) -> None:
+        """Give a run that another coordinator has begun its outcome; no attempt begins here."""
         run, job = copy.origin.run, copy.origin.job
         name, observables = job.name or job.job_id, job.settings.observables
-        what = "was cancelled" if cancelled else "does not go on"
-        logger.warning("job %s %s: %s", name, what, failure.text)
-        end = RunEnd(JobStatus.FAILED.value, cancelled, None if cancelled else failure, time.time())
         self._surviving.end_unbegun(copy, end)
         self._observables.run_begins(run, observables)
-        self._observables.run_ends(run, observables, job=name, failure=end.failure, cancelled=cancelled)
+        self._observables.run_ends(run, observables, job=name, failure=end.failure, cancelled=end.cancelled)
 
     def _files_sent(self, run: JobRun, members: list[str]) -> None:
         """Take that members have been sent the files attached to the job of a run."""
@@ -412,49 +283,15 @@ class JobService:
             if copy.origin.job.attachments:
                 self._tasks.start(send(copy.origin.run, copy.origin.job))
 
-    def _make_lineage(self, job: Submission) -> Lineage | None:
-        """Return the lineage of a new run, which may begin from an exported snapshot; None without a guarantee.
-
-        Raises:
-            ConfigError: there is no such snapshot.
-            PlanError: it has state of vertices that the job does not have.
-            ShmjetError: there is no room for snapshots.
-        """
-        settings, snapshots = job.settings, self._services.snapshots
-        initial = None
-        if settings.initial_snapshot is not None:
-            initial = snapshots.find(settings.initial_snapshot)
-            if initial is None:
-                known = ", ".join(repr(other.name) for other in snapshots.exported()) or "there is none"
-                text = f"JobConfig.initial_snapshot_name: there is no snapshot {settings.initial_snapshot!r}"
-                raise ConfigError(f"{text}; exported ones: {known}")
-            check_restorable(initial, job.shape, allow_dropped_state=settings.allow_dropped_state)
-        if initial is None and not settings.has_guarantee:
-            return None
-        return self._new_lineage(job, initial)
-
-    def _lineage_of(self, name: str, job: Submission) -> Lineage:
-        """Return a lineage. Raises OSError when there is no room for it."""
-        return Lineage(name, self._services.snapshots, job.settings, self._services.snapshot_keeper)
-
-    def _new_lineage(self, job: Submission, initial: ExportedSnapshot | None = None) -> Lineage:
-        """Return a lineage of a run. Raises ShmjetError when there is no room for it."""
-        snapshots = self._services.snapshots
-        try:
-            lineage = self._lineage_of(uuid4().hex, job)
-            if initial is not None:
-                lineage.begin_from(initial)
-        except OSError as error:
-            raise ShmjetError(f"there is no room for snapshots in {str(snapshots.root)!r}: {error}") from error
-        return lineage
-
     def _after_failure(self, run: JobRun, failure: Failure) -> Next:
         if run.lineage is not None and failure.type_name == DAMAGED:
             run.lineage.distrust_newest()
         job, text = run.job.name or run.job.job_id, failure.text.split("\n", 1)[0]
         if run.lineage is not None and run.lineage.has_lost_all:
             run.lineage.begin_anew()
-            if run.last_snapshot is None and run.id not in self._restarted:  # it has only begun, from an exported one
+            if run.last_snapshot is None and not self._recorded.is_restarted(
+                run
+            ):  # it has only begun, from an exported one
                 return Next.SUSPEND if run.job.settings.suspend_on_failure else Next.END
             logger.error("job %s is suspended: %s", job, text)
             return Next.SUSPEND
@@ -462,9 +299,9 @@ class JobService:
         if follows is Next.AGAIN:
             pause = self._pause_before_next(run.failed_attempts)
             logger.warning("job %s is restarted%s: %s", job, f" in {pause:.2g} s" if pause else "", text)
-        elif follows is Next.END and run.id in self._restarted and run.last_snapshot is None:
+        elif follows is Next.END and self._recorded.is_restarted(run) and run.last_snapshot is None:
             logger.error("job %s failed before its first snapshot here, and is suspended: %s", job, text)
-            self._unable.add(run.id)
+            self._recorded.note_unable(run.id)
             return Next.SUSPEND
         return follows
 
@@ -538,7 +375,7 @@ class JobService:
     def logged(self, attempt: int, member: str, records: list[bytes], dropped: int) -> None:
         """Pass log records of an attempt's processors on to who has the job run."""
         coordinator = self._coordinators.get(attempt)
-        self.table.logged(attempt if coordinator is None else coordinator.run, member, records, dropped)
+        self.watchers.logged(attempt if coordinator is None else coordinator.run, member, records, dropped)
 
     # -- members that go ----------------------------------------------------------------------------------------
 
@@ -593,6 +430,6 @@ class JobService:
         """
         self._is_closing = True
         if goes_on:
-            self.table.tell_nobody()
+            self.watchers.tell_nobody()
         self.cancel_all()
         self.participants.orphan_all("its member is being shut down")

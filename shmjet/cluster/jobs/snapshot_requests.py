@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from shmjet.cluster.jobs.lifecycle_requests import known
 from shmjet.cluster.jobs.lineage import snapshot_row
+from shmjet.cluster.jobs.run_parts import Running
 from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
-from shmjet.cluster.jobs.table import Client, Running
 from shmjet.cluster.lifecycle_messages import (
     DestroySnapshot,
     ExportSnapshot,
@@ -22,6 +22,7 @@ from shmjet.cluster.lifecycle_messages import (
     SnapshotsReply,
 )
 from shmjet.cluster.protocol import Done, Refused
+from shmjet.cluster.requests.client_connections import Client
 from shmjet.core.checks import check_snapshot_name
 from shmjet.data.errors import ShmjetError
 from shmjet.ipc.background_tasks import BackgroundTasks

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from shmjet.cluster.jobs.table import Client
 from shmjet.cluster.protocol import AwaitBackups, Done, GridCall, GridReply, Refused
-from shmjet.cluster.requests.client_connections import LocalClient
+from shmjet.cluster.requests.client_connections import Client, LocalClient
 from shmjet.cluster.requests.request_forwarder import MAPS_LOST
 from shmjet.grid.errors import GridError
 from shmjet.grid.service import GridService, Unsettled

@@ -24,6 +24,7 @@ import msgspec
 
 from shmjet.cluster.folder import InstanceFolder, base_folder, lock_storage, sweep
 from shmjet.cluster.jobs.context import MemberServices
+from shmjet.cluster.jobs.job_requests import JobRequests
 from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.member_loss import MemberLossHandler
 from shmjet.cluster.jobs.registry import ParticipantRegistry
@@ -341,7 +342,8 @@ class Member:
             lambda: self._monitor.status(self.uuid, self.address),
         )
         self._handlers = request_handlers(
-            self._jobs.table,
+            self._jobs.submissions,
+            JobRequests(self._jobs.table, self._jobs.watchers),
             LifecycleRequests(self._jobs.table.run),
             SnapshotRequests(
                 self._jobs.table.run,
@@ -575,7 +577,7 @@ class Member:
             self._forwarder.take(client, request, fds)
 
     def _client_gone(self, client: LocalClient | ForwardedClient) -> None:
-        self._jobs.table.client_gone(client)
+        self._jobs.watchers.client_gone(client)
         self._observables.client_gone(client)
         if self._network is not None and isinstance(client, LocalClient):
             told = set() if self._forwarder is None else self._forwarder.client_gone(client.number)

@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
+from shmjet.cluster.jobs.job_requests import JobRequests
 from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
-from shmjet.cluster.jobs.table import Client, JobTable
+from shmjet.cluster.jobs.submissions import Submissions
 from shmjet.cluster.lifecycle_messages import (
     DestroySnapshot,
     ExportSnapshot,
@@ -61,6 +62,7 @@ from shmjet.cluster.protocol import (
     Watch,
 )
 from shmjet.cluster.requests.attachments import Attachments
+from shmjet.cluster.requests.client_connections import Client
 
 
 class Scope(enum.Enum):
@@ -97,7 +99,8 @@ class RequestHandler(msgspec.Struct, frozen=True):
 
 
 def request_handlers(
-    jobs: JobTable,
+    submissions: Submissions,
+    jobs: JobRequests,
     lifecycle: LifecycleRequests,
     snapshots: SnapshotRequests,
     participants: ParticipantRegistry,
@@ -116,7 +119,8 @@ def request_handlers(
     """Return the handler of each type of request.
 
     Args:
-        jobs: the jobs that this member knows as coordinator.
+        submissions: begins runs of jobs.
+        jobs: answers questions about the jobs that this member knows as coordinator.
         lifecycle: stops their runs and lets them go on.
         snapshots: the exported ones.
         participants: this member's parts in attempts.
@@ -133,7 +137,7 @@ def request_handlers(
     """
     coordinator, member, host = Scope.COORDINATOR, Scope.MEMBER, Scope.HOST
     return {
-        Execute: RequestHandler(coordinator, jobs.execute, takes_fds=True),
+        Execute: RequestHandler(coordinator, submissions.execute, takes_fds=True),
         CancelExecution: RequestHandler(coordinator, jobs.cancel),
         GetMetrics: RequestHandler(coordinator, jobs.report_metrics),
         ListJobs: RequestHandler(coordinator, jobs.list_jobs),

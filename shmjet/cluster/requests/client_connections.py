@@ -13,7 +13,7 @@ import resource
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -49,6 +49,25 @@ PAUSE_S = 0.1
 """How long no clients of this host are taken when there is no descriptor for one."""
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class Client(Protocol):
+    """A client of this member, or of another member that forwards its requests."""
+
+    def queue(self, message: object) -> None:
+        """Have a message sent with the next one."""
+
+    def send(self, message: object) -> None:
+        """Send a message and all that is queued."""
+
+    def flush(self) -> None:
+        """Send all that is queued."""
+
+    def send_if_read(self, message: object) -> None:
+        """Send a message unless the client has too much unread."""
+
+    async def until_read(self) -> None:
+        """Wait until the client has read most of what it was sent, or is gone."""
 
 
 class LocalClient:
