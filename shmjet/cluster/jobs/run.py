@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterator
 
-import msgspec
-
+from shmjet.cluster.jobs.attempt_history import LASTING_S, FailedAttempts, RestartHistory
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.ended_attempt import unbegun
-from shmjet.cluster.jobs.lineage import Lineage, snapshot_row
-from shmjet.cluster.jobs.run_changes import RunChanges
-from shmjet.cluster.jobs.run_parts import Coordinator, Next, RunRequest, RunSuspension, Told, Wish
+from shmjet.cluster.jobs.lineage import Lineage
+from shmjet.cluster.jobs.run_news import RunNews, StatusListener
+from shmjet.cluster.jobs.run_parts import BEFORE_RUNNING, Coordinator, Next, RunRequest, RunSuspension, Told, Wish
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
+from shmjet.cluster.jobs.snapshot_export import EXPORT_WAIT_S, SnapshotExport, settle
 from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, SnapshotRow
-from shmjet.core import JobStateError, JobStatus, ShmjetError
+from shmjet.core import JobStateError, JobStatus
 from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import Metrics
-
-_BEFORE_RUNNING = (JobStatus.STARTING, JobStatus.NOT_RUNNING)
-"""The statuses of a run that has not ended while it waits for its attempt, or for its next one."""
-EXPORT_WAIT_S = 60.0
-"""How long an export waits for a run that does not run yet or again, and for the end of a run that ends with it."""
-ANNOUNCE_S = 0.001
-"""How long after its start a run's client is told how far it is, if it has not ended by then."""
-LASTING_S = 60.0
-"""How long an attempt of a job without snapshots has lasted for the count of failed ones to begin anew after it."""
-
 
 Attempts = Callable[["JobRun", Told, Told], Coordinator]
 """Makes the next attempt of a run, from what is to be called at each change of its status, and from what is to be
@@ -40,8 +30,6 @@ PauseBeforeNext = Callable[[int], float]
 """Says, from how many attempts have failed since the last new snapshot, for how many seconds the next one waits."""
 WaitsFor = Callable[["JobRun"], str]
 """Says of a run what its next attempt has to wait for; empty when it may begin."""
-StatusListener = Callable[[JobStatus, JobStatus], None]
-"""Called with a run's status before a change and after it."""
 
 
 class JobRun:
@@ -85,8 +73,6 @@ class JobRun:
         self.started_at = time.time() if started_at is None else started_at
         self.completed_at: float | None = None
         self.attempt_count = attempts_before
-        self.failed_attempts = 0
-        """Attempts that have failed since the last new snapshot, or since it was resumed."""
         self.suspension: RunSuspension | None = None
         """Why it is suspended; None while it is not."""
         self.waits_for = ""
@@ -96,27 +82,20 @@ class JobRun:
         self.lineage = lineage
         self._make_lineage = make_lineage
         self._attempts = attempts
-        self._on_status = on_status
         self._on_over = on_over
         self._after_failure = after_failure
         self._pause_before_next = pause_before_next
         self._ask_what_it_waits_for = waits_for
-        self._listeners: list[StatusListener] = []
-        self._changes = RunChanges()
+        self._news = RunNews(lambda: on_status(self))
         self.on_asked: Callable[[], None] = _unasked
         """Called when it was asked to end, or for a suspension or a restart, which may take a while."""
-        self.last_restart: LastRestart | None = None
-        self._stopped_at: float | None = None
-        """When it has failed, or was told to stop, for a restart that has not come to its end."""
+        self._failed = FailedAttempts()
+        self._restarts = RestartHistory()
         self._attempt: Coordinator = unbegun(id)
         self._began_at = -math.inf
         self._wish: Wish | None = None
         self._stopping_for_wish = False
         self._exporting = 0
-        self._attempts_in_vain = 0
-        """How many attempts had failed when it was given up; 0 while it is not."""
-        self._counted_from: LastSnapshot | None = None
-        """The last snapshot when `failed_attempts` was 0."""
         self._has_cancelled = False
         """Whether the newest attempt was told to end for good; a failed attempt does not take note of it."""
         self._cancelled_between = False
@@ -127,9 +106,6 @@ class JobRun:
         """and what begins it then, while it waits."""
         self._next = Next.END
         self._cause: Failure | None = None
-        self._last = JobStatus.STARTING
-        self._overdue = False
-        self._announcer: asyncio.TimerHandle | None = None
 
     def _begin(self) -> None:
         self.attempt_count += 1
@@ -178,10 +154,17 @@ class JobRun:
         """The first error of the newest attempt, unless another attempt follows it."""
         if self._next is not Next.END or self._cancelled_between or self._attempt.failure is None:
             return None
-        return self._in_vain(self._attempt.failure)
+        return self._failed.counted_in(self._attempt.failure)
 
-    def _in_vain(self, failure: Failure) -> Failure:
-        return msgspec.structs.replace(failure, attempts=self._attempts_in_vain)
+    @property
+    def failed_attempts(self) -> int:
+        """How many attempts have failed since the last new snapshot, or since it was resumed."""
+        return self._failed.count
+
+    @property
+    def last_restart(self) -> LastRestart | None:
+        """Why another attempt has begun last, and how long that took."""
+        return self._restarts.last
 
     @property
     def cancelled(self) -> bool:
@@ -242,26 +225,20 @@ class JobRun:
         Returns:
             what removes it.
         """
-        self._listeners.append(listener)
-
-        def remove() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return remove
+        return self._news.add_listener(listener)
 
     # -- its life -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin with the first attempt."""
-        self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
+        self._news.start()
         self._begin()
 
     def recorded(self) -> None:
         """Take that the other members have its record, as far as there are any."""
         if self.awaits_record:
             self.awaits_record = False
-            self._on_status(self)
+            self._news.tell_client()
 
     def go_on(self, why: str) -> None:
         """Begin with a further attempt, as soon as it may begin: the coordinator that has begun the run is lost.
@@ -269,8 +246,9 @@ class JobRun:
         Args:
             why: this happens, in a line.
         """
-        self._overdue, self._next = True, Next.AGAIN
-        self._note_restart(why)
+        self._news.client_waits()
+        self._next = Next.AGAIN
+        self._restarts.begins(why, asyncio.get_running_loop().time())
         self._go_on()
 
     def reconsider(self) -> None:
@@ -284,7 +262,7 @@ class JobRun:
         Args:
             failure: the error that suspended it; None when a client asked for it.
         """
-        self._overdue = True
+        self._news.client_waits()
         self._next, self.suspension = Next.SUSPEND, RunSuspension(failure=failure)
         self._tell()
 
@@ -339,18 +317,17 @@ class JobRun:
             JobStateError: it is not suspended.
         """
         if self.status is not JobStatus.SUSPENDED:
-            raise JobStateError(f"{self._name} is {self.status.name}; only a suspended job can be resumed")
+            raise JobStateError(f"{self.name} is {self.status.name}; only a suspended job can be resumed")
         self.suspension = None
-        self.failed_attempts = 0
-        self._attempts_in_vain = 0
+        self._failed.forget()
         self._next = Next.AGAIN
         self._tell()
         self._go_on()
 
-    async def export_snapshot(self, name: str, *, cancel: bool = False, token: str = "") -> SnapshotRow:
-        """Give a snapshot of the state as it is now, or of a suspended job as it was, a name.
+    # -- exports ------------------------------------------------------------------------------------------------
 
-        It waits for a run that starts, is being restarted or suspended, or pauses between two attempts.
+    async def export_snapshot(self, name: str, *, cancel: bool = False, token: str = "") -> SnapshotRow:
+        """Give a snapshot of the state a name; see `SnapshotExport`, which also has the errors.
 
         Args:
             name: a checked name; an older snapshot of that name is replaced.
@@ -359,130 +336,111 @@ class JobRun:
 
         Returns:
             what the snapshot holds.
-
-        Raises:
-            JobStateError: the job has ended, ends before that, or does not run within `EXPORT_WAIT_S`; or it is
-                suspended and has no guarantee.
-            ShmjetError: the snapshot has failed; the job goes on, and an older one of that name is as before.
         """
         if self.lineage is None and self._make_lineage is not None and not self.status.is_terminal:
             self.lineage = self._make_lineage()
             self.on_asked()
-        lineage = self.lineage
-        if lineage is None:
-            raise JobStateError(f"{self._name} is {self._state}; cannot export a snapshot of it")
-        if self.suspension is None:
-            error = await (self._cancel_with_export(name, token) if cancel else self._export_running(name, token))
-            if error is not None:
-                kind = JobStateError if error == STOPPED else ShmjetError
-                raise kind(f"no snapshot {name!r} of {self._name}: {error}")
-        if self.suspension is not None:
-            await self._export_suspended(lineage, name, token)
-            if cancel:
-                self.cancel()
-        if cancel:  # the next thing is often a new version of the job, under the same name
-            await self.until_ended()
-        exported = lineage.exported(name)
-        if exported is None:
-            raise ShmjetError(f"snapshot {name!r} was removed as soon as it was there")
-        return snapshot_row(exported)
+        if self.lineage is None:
+            raise JobStateError(f"{self.name} is {self.state}; cannot export a snapshot of it")
+        return await SnapshotExport(self, self.lineage, name, token).make(cancel=cancel)
+
+    async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for changes until a condition holds, at most so many seconds; return whether it holds."""
+        return await self._news.until(condition, seconds)
 
     async def until_ended(self) -> bool:
         """Wait for the end of the run, for `EXPORT_WAIT_S`; say whether it has come."""
-        return await self._changes.until(lambda: self.status.is_terminal, EXPORT_WAIT_S)
+        return await self._news.until(lambda: self.status.is_terminal, EXPORT_WAIT_S)
 
-    async def _cancel_with_export(self, name: str, token: str) -> str | None:
-        """End the run with a snapshot, as soon as it runs; return what went wrong."""
-        verb = "export a snapshot of"
-        if not await self._changes.until(lambda: not self._stops_for_restart, EXPORT_WAIT_S):
-            late = f"is being restarted, and has not stopped for {EXPORT_WAIT_S:.0f} s"
-            raise JobStateError(f"{self._name} {late}; cannot {verb} it")
-        if self.status not in _BEFORE_RUNNING and (self._stopping_for_wish or self._next is not Next.END):
-            raise JobStateError(f"{self._name} is being stopped; cannot {verb} it")
+    def take_snapshot(self, request: SnapshotRequest, done: Callable[[str | None], None]) -> None:
+        """Have a snapshot of the attempt taken, which runs.
+
+        Args:
+            request: what is asked for.
+            done: called with what went wrong, None when it is valid.
+        """
+        assert self.lineage is not None
+        self._attempt.take_snapshot(request, self.lineage, done)
+
+    def end_with_snapshot(self, name: str, token: str) -> Awaitable[str | None]:
+        """Ask that the run ends with an exported snapshot, as soon as it runs.
+
+        Args:
+            name: under which it is exported.
+            token: of the request.
+
+        Returns:
+            what becomes what went wrong, None when it is exported.
+
+        Raises:
+            JobStateError: it neither runs nor starts, or is being cancelled.
+        """
         outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._ask_for(Wish(then=Next.END, graceful=True, name=name, token=token, exported=outcome), verb)
-        return await outcome
+        wish = Wish(then=Next.END, graceful=True, name=name, token=token, exported=outcome)
+        self._ask_for(wish, "export a snapshot of")
+        return outcome
 
-    @property
-    def _stops_for_restart(self) -> bool:
-        """Whether its attempt is being stopped so that another one begins."""
-        is_stopping = self._stopping_for_wish and self._next is Next.END and not self._is_ending
-        return is_stopping and self._wish is not None and self._wish.then is Next.AGAIN
-
-    async def _export_running(self, name: str, token: str) -> str | None:
-        """Save an attempt under a name, as soon as one runs; return what went wrong, None as well when it is suspended
-        meanwhile."""
-        while True:
-            if not await self._changes.until(lambda: not self._will_run, EXPORT_WAIT_S):
-                late = f"is {self._state}, and has not run for {EXPORT_WAIT_S:.0f} s"
-                raise JobStateError(f"{self._name} {late}; cannot export a snapshot of it")
-            if self.suspension is not None:
-                return None
-            if self.status is not JobStatus.RUNNING or self._is_ending:
-                raise JobStateError(f"{self._name} is {self._state}; cannot export a snapshot of it")
-            if self._stopping_for_wish:
-                raise JobStateError(f"{self._name} is being stopped; cannot export a snapshot of it")
-            outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-            assert self.lineage is not None
-            request = SnapshotRequest(name=name, token=token)
-            self._attempt.take_snapshot(request, self.lineage, partial(_settle, outcome))
-            error = await outcome
-            if error != STOPPED or not self._will_run:
-                return error
-
-    @property
-    def _will_run(self) -> bool:
-        """Whether an attempt starts, or another one or a suspension follows this one, without anyone doing more."""
-        if self.suspension is not None or self.status.is_terminal or self._is_ending:
-            return False
-        follows = self._stopping_for_wish and self._wish is not None and self._wish.then is not Next.END
-        fails = self._attempt.failure is not None
-        return self.status in _BEFORE_RUNNING or self._next is not Next.END or follows or fails
-
-    async def _export_suspended(self, lineage: Lineage, name: str, token: str) -> None:
-        """Give the last snapshot a name."""
+    @contextlib.contextmanager
+    def exporting(self) -> Iterator[None]:
+        """Show, as long as this lasts, that the last snapshot of the suspended run is being given a name."""
         self._exporting += 1
         self._tell()
         try:
-            found = await lineage.export(name, EXPORT_WAIT_S, token)
-        except OSError as error:
-            raise ShmjetError(f"no snapshot {name!r} of {self._name}: {error}") from error
+            yield
         finally:
             self._exporting -= 1
             self._tell()
-        if not found:
-            how = "before its first snapshot" if lineage.takes_snapshots else "without a processing_guarantee"
-            raise JobStateError(f"{self._name} was suspended {how}; there is nothing to export")
+
+    @property
+    def is_being_stopped(self) -> bool:
+        """Whether its attempt is being stopped for what a client has asked, or has come to its end."""
+        return self._stopping_for_wish or self._next is not Next.END
+
+    @property
+    def is_stopped_for_restart(self) -> bool:
+        """Whether its attempt is being stopped so that another one begins."""
+        is_stopping = self._stopping_for_wish and self._next is Next.END and not self.is_ending
+        return is_stopping and self._wish is not None and self._wish.then is Next.AGAIN
+
+    @property
+    def will_run(self) -> bool:
+        """Whether an attempt starts, or another one or a suspension follows this one, without anyone doing more."""
+        if self.suspension is not None or self.status.is_terminal or self.is_ending:
+            return False
+        follows = self._stopping_for_wish and self._wish is not None and self._wish.then is not Next.END
+        fails = self._attempt.failure is not None
+        return self.status in BEFORE_RUNNING or self._next is not Next.END or follows or fails
 
     def _ask_for(self, wish: Wish, verb: str) -> None:
-        if self.status not in (*_BEFORE_RUNNING, JobStatus.RUNNING) or self._is_ending:
-            raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
+        if self.status not in (*BEFORE_RUNNING, JobStatus.RUNNING) or self.is_ending:
+            raise JobStateError(f"{self.name} is {self.state}; cannot {verb} it")
         if self._wish is not None and self._wish.exported is not None:
-            raise JobStateError(f"{self._name} is being cancelled; cannot {verb} it")
+            raise JobStateError(f"{self.name} is being cancelled; cannot {verb} it")
         is_to_be_suspended = self.is_to_be_suspended or self._next is Next.SUSPEND
         if wish.then is Next.AGAIN and is_to_be_suspended:
-            raise JobStateError(f"{self._name} is being suspended; cannot {verb} it")
+            raise JobStateError(f"{self.name} is being suspended; cannot {verb} it")
         if not (wish.then is Next.SUSPEND and is_to_be_suspended):
             self._wish = wish
         self.on_asked()
         self._grant()
 
     @property
-    def _state(self) -> str:
+    def state(self) -> str:
         """How far it is, in the words of an error."""
         if self.status.is_terminal or not self.cancelled:
             return self.status.name
         return "being cancelled"
 
     @property
-    def _is_ending(self) -> bool:
+    def is_ending(self) -> bool:
         """Whether it was cancelled, or has failed and its attempt is being stopped."""
         if self._next is not Next.END:
             return False
         return self.cancelled or (self._attempt.failure is not None and not self._attempt.may_be_followed)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """How its job is called in messages."""
         return f"job {self.job.name or self.job.job_id!r}"
 
     def _grant(self) -> None:
@@ -496,7 +454,7 @@ class JobRun:
         lineage = self.lineage
         saves = wish.graceful and lineage is not None and (lineage.takes_snapshots or wish.exported is not None)
         if wish.then is Next.AGAIN and not self._stopping_for_wish:
-            self._note_restart(wish.reason)
+            self._restarts.begins(wish.reason, asyncio.get_running_loop().time())
         if lineage is None or not saves:
             self._stopping_for_wish = True
             attempt.cancel()
@@ -508,43 +466,29 @@ class JobRun:
     def _left_off(self, attempt: Coordinator, wish: Wish, error: str | None) -> None:
         """Take how the terminal snapshot has ended; without it the next attempt goes on from the one before."""
         if wish.exported is not None:  # also when the run was cancelled meanwhile: a client waits for it
-            _settle(wish.exported, error)
+            settle(wish.exported, error)
         if attempt is not self._attempt or self._wish is None or not self._stopping_for_wish:
             return
         if wish.exported is not None:
             if error is not None:
                 self._wish, self._stopping_for_wish = None, False
-                self._changes.tell()
+                self._news.wake()
         elif error is not None and attempt.status is JobStatus.RUNNING:
             attempt.cancel()
-
-    def _announce(self) -> None:
-        """Tell how far it is, unless it has ended by now: a job of a millisecond need not wake its client twice."""
-        self._announcer = None
-        self._overdue = True
-        self._on_status(self)
 
     def _changed(self, attempt: Coordinator) -> None:
         if attempt.status is JobStatus.FAILED:
             self._next = self._what_follows(attempt)
             if self._next is Next.AGAIN and attempt.failure is not None:
-                self._note_restart(f"{attempt.failure.type_name}: {attempt.failure.text}".split("\n", 1)[0])
-        elif attempt.status is JobStatus.RUNNING:
-            self._has_restarted()
+                self._restarts.begins(
+                    f"{attempt.failure.type_name}: {attempt.failure.text}".split("\n", 1)[0],
+                    asyncio.get_running_loop().time(),
+                )
+        elif attempt.status is JobStatus.RUNNING and not self._stopping_for_wish:
+            self._restarts.ends(asyncio.get_running_loop().time())
         self._tell()
         if attempt is self._attempt and attempt.status is JobStatus.RUNNING:
             self._grant()
-
-    def _note_restart(self, why: str) -> None:
-        """Take that a restart begins, unless one is under way."""
-        if self._stopped_at is None:
-            self._stopped_at = asyncio.get_running_loop().time()
-        self.last_restart = LastRestart(why)
-
-    def _has_restarted(self) -> None:
-        if self._stopped_at is not None and self.last_restart is not None and not self._stopping_for_wish:
-            seconds = asyncio.get_running_loop().time() - self._stopped_at
-            self.last_restart, self._stopped_at = LastRestart(self.last_restart.cause, seconds), None
 
     def _what_follows(self, attempt: Coordinator) -> Next:
         failure, wish = attempt.failure, self._wish
@@ -552,14 +496,12 @@ class JobRun:
             return wish.then
         if failure is None or self._has_cancelled or not attempt.may_be_followed:
             return Next.END
-        if self.last_snapshot is not self._counted_from or self._has_lasted:
-            self.failed_attempts, self._counted_from = 0, self.last_snapshot
-        self.failed_attempts += 1
+        self._failed.add(self.last_snapshot, has_lasted=self._has_lasted)
         self._pause_s = self._pause_before_next(self.failed_attempts)
         follows = self._after_failure(self, failure)
-        if follows is not Next.AGAIN and self.failed_attempts > 1:
-            self._attempts_in_vain = self.failed_attempts
-        self._cause = self._in_vain(failure) if follows is Next.SUSPEND else None
+        if follows is not Next.AGAIN:
+            self._failed.give_up()
+        self._cause = self._failed.counted_in(failure) if follows is Next.SUSPEND else None
         return follows
 
     @property
@@ -570,26 +512,17 @@ class JobRun:
 
     def _tell(self) -> None:
         status = self.status
-        if status is not self._last:
-            old, self._last = self._last, status
-            for listener in list(self._listeners):
-                listener(old, status)
+        self._news.tell_listeners(status)
         if status.is_terminal:
             self.completed_at = time.time()
             self._export_comes_too_late()
-            if self._announcer is not None:
-                self._announcer.cancel()
-                self._announcer = None
-            self._on_status(self)
-        elif self._overdue:
-            self._on_status(self)
-        self._changes.tell()
+        self._news.tell(status)
 
     def _export_comes_too_late(self) -> None:
         """Tell a client that waits for its export, for which no attempt is being stopped yet, that none will come."""
         waits = not self._stopping_for_wish or self._next is not Next.END
         if self._wish is not None and self._wish.exported is not None and waits:
-            _settle(self._wish.exported, STOPPED)
+            settle(self._wish.exported, STOPPED)
 
     def _ended(self, kept: Coordinator) -> None:
         self._attempt = kept
@@ -629,15 +562,15 @@ class JobRun:
     def _be_over(self) -> None:
         """Tell that nothing of it is left, and let go of all who were to hear of it: it is remembered for long."""
         on_over = self._on_over
-        self._on_status = self._on_over = _nothing
-        self._listeners.clear()
+        self._on_over = _nothing
+        self._news.close()
         on_over(self)
 
     def _go_on(self) -> None:
         if self._wish is not None and (self._wish.exported is None or self._wish.exported.done()):
             self._wish = None  # another attempt was all that was asked for; an export waits until that runs
         self.waits_for = self._ask_what_it_waits_for(self)
-        if self.status is not self._last:
+        if self.status is not self._news.last:
             self._tell()
         if not self.waits_for:
             self._begin()
@@ -649,8 +582,3 @@ def _unasked() -> None:
 
 def _nothing(_: JobRun) -> None:
     """Stand for what is called when the run changes: it does not change any more."""
-
-
-def _settle(outcome: asyncio.Future[str | None], error: str | None) -> None:
-    if not outcome.done():
-        outcome.set_result(error)
