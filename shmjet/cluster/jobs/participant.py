@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from signal import SIGKILL
 from typing import Any
 
 import msgspec
@@ -19,6 +16,8 @@ import msgspec
 from shmjet.cluster.jobs.context import ExecutionContext, MemberServices, probe_of
 from shmjet.cluster.jobs.endpoints import ProcessorEndpoints
 from shmjet.cluster.jobs.part import Part
+from shmjet.cluster.jobs.part_counters import PartCounters
+from shmjet.cluster.jobs.part_snapshots import PartSnapshots
 from shmjet.cluster.jobs.phase import Phase
 from shmjet.cluster.jobs.stopping import Stopping
 from shmjet.cluster.membership.peer_messages import (
@@ -44,8 +43,7 @@ from shmjet.cluster.processes.workers import Child
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.post import JobPost
 from shmjet.core import ConfigError, JobStatus, PlanError, ShmjetError
-from shmjet.execution.collect import FinalReading, Reading
-from shmjet.execution.failure import member_failed, worker_lost
+from shmjet.execution.failure import member_failed
 from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.messages import (
     Adopt,
@@ -60,11 +58,8 @@ from shmjet.execution.messages import (
     HandOver,
     Probed,
     Ready,
-    Resolve,
     Resolved,
-    Save,
     Saved,
-    SavedProcessor,
     Start,
 )
 from shmjet.execution.metrics import NO_METRICS, Metrics
@@ -77,8 +72,6 @@ FIRST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.1
 """How soon, and how rarely at most, the member looks whether all processes of an attempt are ready."""
 LONGEST_RETURN_S = 10.0
 """How long an attempt without memory or descriptors waits for those of attempts that are over."""
-_NONSENSE = (ValueError, LookupError, OverflowError)
-"""What comes of reading numbers that mean nothing."""
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,9 +122,10 @@ class Participant:
         self._part = Part(self.id)
         self._children: dict[int, Child] = {}
         self._context: ExecutionContext | None = None
-        self._newest: list[Save | Resolve] = []
-        """The orders about the newest snapshot, for processes that get a tasklet later."""
-        self._final: FinalReading | None = None
+        self._counters = PartCounters(self.name, self.started_at)
+        self._snapshots = PartSnapshots(
+            self.id, services.snapshots, self._unfinished, self._report, has_guarantee=self.job.settings.has_guarantee
+        )
         self._look_timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Future[None] | None = None
         self._stopping = Stopping(self.id, self.name, services.workers, self._pending, services.name_of)
@@ -151,6 +145,14 @@ class Participant:
         part = self._part
         pending = part.unfinished() if part.phase is Phase.FINISHING else part.unended()
         return (self._children[endpoint] for endpoint in pending)
+
+    def _unfinished(self) -> dict[int, Child]:
+        """Return the processes that have not let go, by their endpoints."""
+        return {endpoint: self._children[endpoint] for endpoint in self._part.unfinished()}
+
+    @property
+    def _planned(self) -> JobPlan | None:
+        return None if self._context is None else self._context.plan
 
     def _endpoint(self, child: Child) -> int | None:
         """Return where a process takes part; None when it does not, or took part in its place before."""
@@ -214,6 +216,7 @@ class Participant:
 
     async def _prepare_with_files(self, order: PreparePart) -> None:
         keeper = self._services.snapshot_keeper
+        assert keeper is not None
         try:
             await keeper.restore(order.snapshots, order.restored, self.coordinator, order.files)
         except (OSError, ShmjetError, ValueError) as error:
@@ -247,15 +250,9 @@ class Participant:
             case FinishPart():
                 self._part.finish(message.error, is_followed=message.is_followed)
             case SavePart():
-                folder = self._folder_of(message.lineage)
-                save = Save(self.id, message.snapshot_id, message.terminal, message.prepares, folder)
-                self._tell_all(save)
-                self._newest = [save]
-                self._report_gone()
+                self._snapshots.save(message, self._planned)
             case ResolvePart():
-                resolve = Resolve(self.id, message.snapshot_id, message.success)
-                self._tell_all(resolve)
-                self._newest.append(resolve)
+                self._snapshots.resolve(message)
             case AskOpenSources():
                 context = self._context
                 open_here = [] if context is None else context.unended_of(message.vertices)
@@ -263,34 +260,6 @@ class Participant:
             case AskMetrics():
                 self._post.send(self.coordinator, PartMetrics(message.request, self.metrics(), self.id))
         self._carry_out()
-
-    def _folder_of(self, lineage: str) -> str:
-        """Return where processes make chunk files; if it cannot be made, they find that out and say so."""
-        snapshots = self._services.snapshots
-        with contextlib.suppress(OSError):
-            snapshots.make(lineage)
-        return str(snapshots.root / lineage)
-
-    def _report_gone(self) -> None:
-        """Report the processors of processes that have let go while a job without a guarantee is exported."""
-        if self.job.settings.has_guarantee or self._context is None or len(self._newest) != 1:
-            return
-        plan, there = self._context.plan, self._part.unfinished()
-        if plan.stealing:  # its workers stay to the end, and do not say whose tasklets have ended on them
-            there = [*there, *range(plan.worker_count)]
-        gone = [
-            SavedProcessor(v, p, True, [], tells_rest=False)
-            for v, vertex in enumerate(plan.vertices)
-            for p, endpoint in enumerate(vertex.endpoints)
-            if endpoint not in there
-        ]
-        if gone:
-            self._report(PartSaved(self.id, self._newest[0].snapshot_id, gone))
-
-    def _tell_all(self, order: Save | Resolve) -> None:
-        """Tell all processes with tasklets, and processes whose tasklets have ended as long as they have not let go."""
-        for endpoint in self._part.unfinished():
-            self._children[endpoint].send(order)
 
     def members_lost(self, uuids: Iterable[str], failure: Failure) -> None:
         """Stop when a participating member is gone; let go when it was the coordinator."""
@@ -333,7 +302,7 @@ class Participant:
                     part.ready(*self._seen_ready())
                 part.ended(at, adopted=message.adopted, finished=message.finished, commits=message.commits)
                 if message.finished:
-                    self._report_gone()
+                    self._snapshots.report_gone(self._planned)
             case Saved():
                 self._report(PartSaved(self.id, message.snapshot_id, message.processors, message.error))
             case Resolved():
@@ -376,7 +345,7 @@ class Participant:
             self._children[child.index] = child
             assert self._context is not None
             self._context.deploy(child, takes_part=False)
-            for order in self._newest:
+            for order in self._snapshots.newest:
                 child.send(order)
         adopt = Adopt(self.id, message.vertex, message.processor, message.state, message.size, message.tables)
         child.send(adopt, fds)
@@ -397,7 +366,7 @@ class Participant:
             context.detach(child)
         takes_snapshots = self.job.settings.has_guarantee  # then it may have to report what has ended there, too
         if self._part.needs(at) or (takes_snapshots and self._part.phase is Phase.RUNNING):
-            failure = loss_of(child, context.vertices_at(at) if context is not None else [])
+            failure = child.loss_of(context.vertices_at(at) if context is not None else [])
         self._part.lost(at, failure)
         self._carry_out()
 
@@ -435,8 +404,7 @@ class Participant:
                 self._end_timers()
                 self.endpoints.end()
                 self.completed_at = time.time()
-                reading = self._reading()
-                self._final = None if reading is None else reading.final(self.started_at, self.completed_at)
+                self._counters.end(self._context, self.completed_at)
                 if self._part.phase is Phase.FINISHING:
                     self._stopping.close()
             case Phase.OVER:
@@ -468,8 +436,8 @@ class Participant:
             self._context.release(carriers)
         self._children.clear()
         if self.coordinator:
-            metrics = partial(_metrics_of, self._final, self.name)  # without this participant, which has done its part
-            self._post.send(self.coordinator, PartFinished(self.id, NO_METRICS), metrics)
+            # Not bound to this participant, which has done its part.
+            self._post.send(self.coordinator, PartFinished(self.id, NO_METRICS), self._counters.final)
         self._on_over(self)
 
     # -- looking ------------------------------------------------------------------------------------------------
@@ -501,55 +469,4 @@ class Participant:
 
     def metrics(self) -> Metrics:
         """Return the metrics of this part, as they are now, or as they were at the end."""
-        if self._final is not None:
-            return _metrics_of(self._final, self.name)
-        reading = self._reading()
-        try:
-            return NO_METRICS if reading is None else reading.metrics(self.started_at, self.completed_at)
-        except _NONSENSE as error:
-            _cannot_be_read(self.name, error)
-            return NO_METRICS
-
-    def _reading(self) -> Reading | None:
-        """Read the counters, which user code may have overwritten: they must not keep the attempt from its end."""
-        try:
-            return None if self._context is None else self._context.reading()
-        except _NONSENSE as error:
-            _cannot_be_read(self.name, error)
-            return None
-
-
-def _metrics_of(final: FinalReading | None, name: str) -> Metrics:
-    """Return the metrics of a part that has ended, of a job of this name."""
-    try:
-        return NO_METRICS if final is None else final.metrics()
-    except _NONSENSE as error:
-        _cannot_be_read(name, error)
-        return NO_METRICS
-
-
-def _cannot_be_read(name: str, error: Exception) -> None:
-    logger.error("job %s has no metrics: its shared memory was overwritten, by its own code (%s)", name, error)
-
-
-def loss_of(child: Child, vertices: list[str]) -> Failure:
-    """Describe the death of a process.
-
-    Args:
-        child: that has died.
-        vertices: of which it ran processors.
-    """
-    status = child.status
-    if status is None and child.killed_because is not None:
-        status = -SIGKILL
-    return worker_lost(
-        worker=child.index,
-        pid=child.pid,
-        signal=-status if status is not None and status < 0 else 0,
-        status=status,
-        vertices=vertices,
-        carrier=child.is_carrier,
-        because=child.killed_because,
-        last_words=child.last_words,
-        end=child.end,
-    )
+        return self._counters.now(self._context, self.completed_at)

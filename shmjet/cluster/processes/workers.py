@@ -23,7 +23,8 @@ import msgspec
 from shmjet.cluster.processes.fork_server_silence import ServerSilence
 from shmjet.cluster.protocol import ChildPids
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
-from shmjet.execution.messages import Broken, Exited, Forget, Fork, Forked, Hello, Report, Stop, WorkerSettings
+from shmjet.execution.failure import worker_lost
+from shmjet.execution.messages import Broken, Exited, Failure, Forget, Fork, Forked, Hello, Report, Stop, WorkerSettings
 from shmjet.host.patience import has_ended, is_stopped
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.loop_channel import LoopChannel
@@ -68,6 +69,27 @@ class Child:
         if not self.lost:
             self.channel.send(message, fds)
             self.block.doorbell.post()
+
+    def loss_of(self, vertices: list[str]) -> Failure:
+        """Describe the death of the process.
+
+        Args:
+            vertices: of which it ran processors.
+        """
+        status = self.status
+        if status is None and self.killed_because is not None:
+            status = -signal.SIGKILL
+        return worker_lost(
+            worker=self.index,
+            pid=self.pid,
+            signal=-status if status is not None and status < 0 else 0,
+            status=status,
+            vertices=vertices,
+            carrier=self.is_carrier,
+            because=self.killed_because,
+            last_words=self.last_words,
+            end=self.end,
+        )
 
 
 class ForkServerProcess:
