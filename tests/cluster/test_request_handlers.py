@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import typing
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -33,6 +35,13 @@ def handlers(**given: Any) -> typing.Mapping[type, RequestHandler]:
 
 def test_each_type_of_request_has_a_handler() -> None:
     assert set(handlers()) == set(typing.get_args(Request))
+
+
+def test_the_architecture_page_says_where_each_request_is_answered() -> None:
+    page = (Path(__file__).parents[2] / "docs/ARCHITECTURE.md").read_text()
+    section = page.partition("### Which request is answered where")[2]
+    named = [name for row in section.splitlines() if row.startswith("| `") for name in re.findall(r"`([A-Z]\w+)`", row)]
+    assert sorted(named) == sorted(kind.__name__ for kind in typing.get_args(Request))
 
 
 def test_jobs_are_for_the_coordinator_and_descriptors_stay_on_their_host() -> None:

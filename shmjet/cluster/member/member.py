@@ -13,14 +13,10 @@ import itertools
 import logging
 import os
 import random
-import socket
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from shmjet.cluster.folder import InstanceFolder, base_folder, lock_storage, sweep
 from shmjet.cluster.jobs.context import MemberServices
@@ -32,73 +28,44 @@ from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
-from shmjet.cluster.jobs.stored_runs import StoredRuns, StoredRunsMessage
+from shmjet.cluster.jobs.stored_runs import StoredRuns
 from shmjet.cluster.member.cluster_of_runs import ClusterOfRuns
 from shmjet.cluster.member.cluster_status import ClusterStatus
-from shmjet.cluster.member.grid_requests import GridRequests
-from shmjet.cluster.member.member_lines import MemberLines
+from shmjet.cluster.member.member_grid import MemberGrid
 from shmjet.cluster.member.monitor_requests import MonitorRequests
+from shmjet.cluster.member.networked_member import NetworkedMember, describe
 from shmjet.cluster.member.observables import Observables
-from shmjet.cluster.member.partition_keeper import PartitionKeeper
 from shmjet.cluster.member.partitions import Partitions
-from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
-from shmjet.cluster.member.request_handlers import Scope, request_handlers
-from shmjet.cluster.membership.events import ViewInstalled
+from shmjet.cluster.member.request_dispatcher import RequestDispatcher
+from shmjet.cluster.member.request_handlers import request_handlers
 from shmjet.cluster.membership.peer_messages import (
-    AskFile,
-    AskReport,
-    AskSnapshots,
-    Backward,
-    Bounced,
-    ClientGone,
-    ExecutionMessage,
-    FilePiece,
-    ForgetSnapshots,
-    Forward,
-    KeeperMessage,
-    KeepSnapshot,
-    OfferLine,
     PartLogs,
-    Report,
-    SnapshotFiles,
-    SnapshotKept,
-    SyncMaps,
 )
 from shmjet.cluster.membership.views import Peer, View
-from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.processes.arenas import ArenaPool
 from shmjet.cluster.processes.worker_silence import WorkerSilence
 from shmjet.cluster.processes.workers import Child, ForkServerProcess, Workers
 from shmjet.cluster.protocol import (
     Attach,
     Done,
-    Execute,
     GoOnWithout,
-    MembersAre,
     Refused,
     Shutdown,
-    TakeLine,
 )
 from shmjet.cluster.requests.attachments import Attachments
 from shmjet.cluster.requests.client_connections import Clients, ForwardedClient, LocalClient
-from shmjet.cluster.requests.code_policy import NO_CODE, carries_code
 from shmjet.cluster.requests.log_relay import LogRelay
 from shmjet.cluster.requests.named_jobs import NamedJobs
-from shmjet.cluster.requests.request_forwarder import RequestForwarder
-from shmjet.cluster.retry import as_waited
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
 from shmjet.data.errors import ShmjetError
-from shmjet.execution import control
 from shmjet.execution.messages import WorkerSettings
-from shmjet.grid import Grid, GridError
-from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
 from shmjet.host.child_process import outlive
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.snapshots.store import SnapshotStore
 
 if TYPE_CHECKING:
     from shmjet.cluster.membership.network import Network
-    from shmjet.grid.disk.store_on_disk import StoreOnDisk
+    from shmjet.cluster.membership.network_user import NetworkUser
 
 _STOP_S = 0.5
 _SETTLE_S = 2.0
@@ -113,7 +80,7 @@ class Member:
     Args:
         settings: from the client that starts it.
         server: its fork server.
-        network: makes its network, from the member; None for one alone.
+        network: makes its network, for a user of it; None for one alone.
         phase: takes what it does on its way up.
     """
 
@@ -121,7 +88,7 @@ class Member:
         self,
         settings: MemberSettings,
         server: ForkServerProcess,
-        network: Callable[[Member], Network] | None = None,
+        network: Callable[[NetworkUser], Network] | None = None,
         phase: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.settings = settings
@@ -143,20 +110,16 @@ class Member:
         self._tasks = BackgroundTasks()
         self._named = NamedJobs(settings.jobs)
         self._make_workers(server)
-        self._network = None if network is None else network(self)
+        self._networked = NetworkedMember(settings, self.folder, self.workers, self._eventfd)
+        self._network = None if network is None else network(self._networked)
         self._make_services()
         self._make_jobs()
-        self._make_clients()
-        self._make_handlers()
+        self._make_requests()
+        if self._network is not None:
+            self._open_to_members(self._network)
         self._stop = asyncio.Event()
         self._closing = contextlib.ExitStack()
         self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
-        self._has_left = False
-        """Whether it has left its cluster, which goes on with its runs."""
-        self._held: list[tuple[LocalClient | ForwardedClient, Any, list[int], float]] = []
-        """Requests for the coordinator, which this member is, until it knows what runs there are; and since when."""
-        self._waits_for = ""
-        """Why maps and lists are not there yet; empty: they are."""
         self._has_restored = self._storage is None
         """Whether it goes on with the runs of its storage, if it is to."""
 
@@ -188,8 +151,9 @@ class Member:
         settings, participants, network = self.settings, self._participants, self._network
         folder = self._storage or self.folder.path
         count = settings.partition_count
-        self._disk: StoreOnDisk | None = None
-        snapshots = SnapshotStore(folder / "snapshots", sync=self._storage is not None, before_valid=self._sync_maps)
+        snapshots = SnapshotStore(
+            folder / "snapshots", sync=self._storage is not None, before_valid=lambda: self._grid.sync()
+        )
         self._partitions = Partitions(network, count, settings.backup_count, lambda: self.uuid)
         self._monitor = MonitorRequests(
             settings,
@@ -216,80 +180,20 @@ class Member:
         )
         self._attachments = Attachments(self._services.attachments, network, lambda job: self._jobs.has_job(job))
         self._phase(f"making its maps and lists in {self.folder.path}")
-        self._grid_folder = self.folder.path / "grid"
-        environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
-        count = settings.partition_count
-        is_divided = network is not None
-        self._partitions_on_disk: PartitionsOnDisk | None = None
-        if self._storage is None:
-            Grid.create(self._grid_folder, count, environments=environments, maps=settings.maps, is_divided=is_divided)
-        else:
-            try:
-                self._make_store_on_disk(self._storage / "grid", is_divided=is_divided)
-            except BaseException:
-                self.folder.remove()
-                raise
-        self._lines: MemberLines | None = None
-        self._keeper: PartitionKeeper | None = None
-        if network is not None:
-            self._lines = self._made_lines(network)
-            self._keeper = PartitionKeeper(
+        try:
+            self._grid = MemberGrid(
+                self.folder.path / "grid",
+                settings,
                 network,
-                self._lines,
-                self._grid_folder,
-                lambda: self.uuid,
-                connect=self._lines.connect_for_copies,
-                disk=self._partitions_on_disk,
+                me=lambda: self.uuid,
+                members=self._members,
+                pass_on=self._pass_on,
+                phase=self._phase,
             )
-        self._grid = GridRequests(
-            self._grid_folder,
-            self._grid_trouble,
-            lambda: self.uuid,
-            self._pass_to,
-            None if self._keeper is None else self._keeper.backed_up,
-        )
+        except BaseException:
+            self.folder.remove()
+            raise
         self._observables = Observables()
-
-    def _make_store_on_disk(self, place: Path, *, is_divided: bool) -> None:
-        from shmjet.grid.disk.store_on_disk import StoreOnDisk  # most members need none of it
-
-        settings = self.settings
-        count, pause = settings.partition_count, settings.storage_sync
-        self._disk = StoreOnDisk(
-            self._grid_folder, place, count, settings.maps, pause, is_divided=is_divided, phase=self._phase
-        )
-        if is_divided:
-            self._partitions_on_disk = PartitionsOnDisk(
-                place, lambda: {peer.uuid: peer.address if peer.keeps_on_disk else "" for peer in self._members()}
-            )
-
-    @property
-    def stored_table(self) -> StoredTable | None:
-        """See `NetworkUser`."""
-        return None if self._partitions_on_disk is None else self._partitions_on_disk.found
-
-    def _sync_maps(self) -> None:
-        if self._disk is not None:
-            self._disk.sync()
-
-    def _made_lines(self, network: Network) -> MemberLines:
-        settings = network.settings
-        secret = settings.secret if settings.tls is None else None
-        return MemberLines(
-            network, lambda: self.uuid, settings.cluster_name, secret, self._keeper_message, self._take_copies
-        )
-
-    def _take_copies(self, sender: str, sock: socket.socket) -> None:
-        assert self._keeper is not None
-        self._keeper.take_connection(sender, sock)
-
-    def _keeper_message(self, sender: str, message: Any, way: Callable[[object], None] | None = None) -> None:
-        assert self._keeper is not None
-        assert self._lines is not None
-        if isinstance(message, OfferLine):
-            self._lines.offered(sender, message)
-        elif isinstance(message, KeeperMessage):
-            self._keeper.receive(sender, message, way)
 
     def _make_jobs(self) -> None:
         """Make what coordinates jobs; with a storage their numbers go on where the last member ended."""
@@ -314,25 +218,11 @@ class Member:
             observables=self._observables,
             records=records,
             scale_up_delay=self.settings.scale_up_delay,
-            taken_over=self._serve_held,
+            taken_over=lambda: self._requests.serve_held(),
         )
 
-    def _make_clients(self) -> None:
-        """Make what knows the clients here and, with a network, what passes their requests on to other members."""
-        network = self._network
-        refuse = (lambda _: None) if network is None else network.refuse_clients
-        allow_code = self.settings.allow_code
-        self._clients = Clients(network, self._serve, self._client_gone, refuse, allow_code=allow_code)
-        self._forwarder: RequestForwarder | None = None
-        self._member_loss: MemberLossHandler | None = None
-        if network is not None:
-            self._forwarder = RequestForwarder(network, self._serve, self._tasks.start)
-            assert self._keeper is not None
-            clears = self._keeper.forget, self._observables.clear
-            self._member_loss = MemberLossHandler(self._jobs, self._clients, self._forwarder, *clears)
-
-    def _make_handlers(self) -> None:
-        """Make the table of who answers which request."""
+    def _make_requests(self) -> None:
+        """Make what answers requests, or brings them to the coordinator, and what knows the clients."""
         self._cluster_status = ClusterStatus(
             self.folder.path,
             self._members,
@@ -341,7 +231,7 @@ class Member:
             self.workers.pids,
             lambda: self._monitor.status(self.uuid, self.address),
         )
-        self._handlers = request_handlers(
+        handlers = request_handlers(
             self._jobs.submissions,
             JobRequests(self._jobs.table, self._jobs.watchers),
             LifecycleRequests(self._jobs.table.run),
@@ -349,20 +239,54 @@ class Member:
                 self._jobs.table.run,
                 self._services.snapshots,
                 self._services.snapshot_keeper,
-                is_left=lambda: self._has_left,
+                is_left=lambda: self._requests.has_left,
             ),
             self._participants,
             self._attachments,
-            self._grid,
+            self._grid.requests,
             self._observables,
             self._partitions,
             self._cluster_status,
             self._monitor,
             attach=self._attach,
-            take_line=self._take_line,
+            take_line=self._grid.take_line,
             shut_down=self._shut_down,
             go_on_without=self._go_on_without,
         )
+        network, allow_code = self._network, self.settings.allow_code
+        self._requests = RequestDispatcher(
+            handlers, network, lambda: self.uuid, self._knows_runs, allow_code=allow_code
+        )
+        refuse = (lambda _: None) if network is None else network.refuse_clients
+        self._clients = Clients(network, self._requests.serve, self._client_gone, refuse, allow_code=allow_code)
+
+    def _open_to_members(self, network: Network) -> None:
+        """Have what other members do and say reach what it is for."""
+        forwarder, stored_runs = self._requests.forwarder, self._stored_runs
+        assert forwarder is not None
+        assert stored_runs is not None
+        assert self._grid.keeper is not None
+        clears = self._grid.keeper.forget, self._observables.clear
+        self._networked.open(
+            network,
+            self._jobs,
+            self._grid,
+            self._requests,
+            self._clients,
+            MemberLossHandler(self._jobs, self._clients, forwarder, *clears),
+            attachments=self._attachments,
+            keeper=self._services.snapshot_keeper,
+            stored_runs=stored_runs,
+            cluster_status=self._cluster_status,
+            note_change=self._monitor.note_change,
+        )
+
+    def _knows_runs(self) -> bool:
+        return self._has_restored and not self._jobs.is_taking_over
+
+    def _pass_on(self, member: str, client: LocalClient, request: Any) -> None:
+        assert self._requests.forwarder is not None
+        self._requests.forwarder.pass_to(member, client, request)
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -385,8 +309,8 @@ class Member:
             self._logs.open()
         self.workers.start()
         self._watch_starter(loop)
-        if self._keeper is not None:
-            self._keeper.start()
+        if self._grid.keeper is not None:
+            self._grid.keeper.start()
         if self._network is not None:
             joining = asyncio.ensure_future(self._join(self._network))
             stopped = asyncio.ensure_future(self._stop.wait())
@@ -398,8 +322,8 @@ class Member:
                 joining.cancel()
                 stopped.cancel()
             self._services.address = self._network.address
-            if self._keeper is not None and not self._stop.is_set():
-                await self._keeper.settled(_SETTLE_S)
+            if self._grid.keeper is not None and not self._stop.is_set():
+                await self._grid.keeper.settled(_SETTLE_S)
         if self._stop.is_set():  # it may not have joined yet
             return False
         table = None if self._network is None else self._network.table
@@ -425,13 +349,13 @@ class Member:
 
     def _is_restored(self) -> None:
         self._has_restored = True
-        self._serve_held()
+        self._requests.serve_held()
 
     async def _restore_later(self) -> None:
         """Go on with jobs when maps and lists, which they may use, are there."""
-        assert self._keeper is not None
+        assert self._grid.keeper is not None
         assert self._stored_runs is not None
-        await self._keeper.opened()
+        await self._grid.keeper.opened()
         try:
             if self._is_coordinator:
                 self._restore(await self._stored_runs.find())
@@ -480,12 +404,12 @@ class Member:
         """Leave the cluster, cancel what runs, end all processes and remove the folder."""
         self._closing.close()
         await self._jobs.leave()
-        if self._keeper is not None:
-            await self._keeper.leave()
+        if self._grid.keeper is not None:
+            await self._grid.keeper.leave()
         goes_on = len(self._members()) > 1
         if self._network is not None:
             await self._network.leave()
-        self._has_left = goes_on
+        self._requests.has_left = goes_on
         self._jobs.end_all(goes_on=goes_on)
         self._silence.end()
         await self.workers.close(_STOP_S)
@@ -499,59 +423,13 @@ class Member:
             client.send(Done(request))
         self._services.arenas.close()
         self._services.snapshot_keeper.stop()
-        self._grid.close()
-        if self._disk is not None:
-            await asyncio.to_thread(self._disk.close)
-        if self._keeper is not None:
-            await self._keeper.stop()
-        if self._lines is not None:
-            await self._lines.stop()
+        await self._grid.close()
         self.folder.remove()
         if self._storage_lock >= 0:
             os.close(self._storage_lock)
         self._clients.close()
 
     # -- clients ------------------------------------------------------------------------------------------------
-
-    def _serve(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int] | None = None) -> None:
-        """Have a client's request answered; its handler removes the descriptors that it keeps from `fds`."""
-        if isinstance(request, Execute) and request.logs is not None and isinstance(client, LocalClient):
-            home = self.uuid if client.is_here else ""
-            request = msgspec.structs.replace(request, logs=msgspec.structs.replace(request.logs, home=home))
-        fds = [] if fds is None else fds
-        try:
-            if not self.settings.allow_code and not client.is_here and carries_code(request):
-                client.send(Refused(request.request, "AuthenticationError", NO_CODE))
-                return
-            handler = self._handlers[type(request)]
-            if self._has_left and handler.scope is Scope.COORDINATOR:
-                return  # the client asks another member when this one closes the connection
-            if handler.scope is Scope.COORDINATOR and self._network is not None and not self._network.is_coordinator:
-                self._forward(client, request, fds)
-            elif handler.scope is Scope.COORDINATOR and self._waits_for:
-                if isinstance(request, GoOnWithout):
-                    handler(client, request, fds)
-                else:
-                    client.send(Refused(request.request, "ShmjetError", self._waits_for))
-            elif handler.scope is Scope.COORDINATOR and (self._jobs.is_taking_over or not self._has_restored):
-                self._held.append((client, request, list(fds), time.monotonic()))
-                fds.clear()
-            elif handler.scope is Scope.HOST and not (isinstance(client, LocalClient) and client.is_here):
-                text = "only a process of the same host can watch a member"
-                client.send(Refused(request.request, "ShmjetError", text))
-            else:
-                handler(client, request, fds)
-        except Exception as error:
-            logger.exception("request %s failed", type(request).__name__)
-            client.send(Refused(request.request, "ShmjetError", f"{type(error).__name__}: {error}"))
-
-    def _serve_held(self) -> None:
-        """Have requests answered that came before this member knew what runs there are."""
-        held, self._held = self._held, []
-        for client, request, fds, since in held:
-            self._serve(client, as_waited(request, time.monotonic() - since), fds)
-            for fd in fds:
-                os.close(fd)
 
     def _shut_down(self, client: LocalClient | ForwardedClient, request: Shutdown) -> None:
         if client.is_here:
@@ -568,43 +446,10 @@ class Member:
         else:
             client.send(Refused(request.request, "ShmjetError", "this cluster waits for no member"))
 
-    def _forward(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
-        """Have the coordinator answer."""
-        if isinstance(client, ForwardedClient):  # the member that forwarded it saw another coordinator
-            client.bounce(request.request)
-        else:
-            assert self._forwarder is not None
-            self._forwarder.take(client, request, fds)
-
     def _client_gone(self, client: LocalClient | ForwardedClient) -> None:
         self._jobs.watchers.client_gone(client)
         self._observables.client_gone(client)
-        if self._network is not None and isinstance(client, LocalClient):
-            told = set() if self._forwarder is None else self._forwarder.client_gone(client.number)
-            view = self._network.view
-            if view is not None and not self._network.is_coordinator:
-                told.add(view.coordinator.uuid)
-            for uuid in told:
-                self._network.send(uuid, ClientGone(client.number))
-
-    def _grid_trouble(self) -> tuple[str, str] | None:
-        """Return why maps and lists cannot be used here now, as an error's class and text."""
-        network = self._network
-        if network is None:
-            return None
-        if network.view is not None:
-            return ("PartitionMovedError", network.waits_for) if network.waits_for else None
-        return "MemberLostError" if network.is_cut_off else "PartitionMovedError", network.trouble
-
-    def _pass_to(self, member: str, client: LocalClient, request: Any) -> None:
-        assert self._forwarder is not None
-        self._forwarder.pass_to(member, client, request)
-
-    def _take_line(self, client: LocalClient, request: TakeLine) -> None:
-        if self._lines is None:
-            client.send(Refused(request.request, "ShmjetError", "this member has no others"))
-        else:
-            self._lines.request(client, request)
+        self._requests.client_gone(client)
 
     def _attach(self, client: LocalClient, request: Attach) -> None:
         self._tasks.start(self._attach_when_forked(client, request.request))
@@ -632,7 +477,7 @@ class Member:
         if view is not None:
             return view
         if self._alone is None or self._alone.coordinator.address != self.address:
-            self._alone = View(0, (self.peer(self.uuid, self.address),), (0,))
+            self._alone = View(0, (describe(self.settings, self.uuid, self.address),), (0,))
         return self._alone
 
     def _pass_logs_on(self, execution: int, records: list[bytes], dropped: int) -> None:
@@ -646,134 +491,4 @@ class Member:
     def _on_lost(self, child: Child) -> None:
         self._services.arenas.worker_gone(child.index)
         self._jobs.participants.child_lost(child)
-        try:
-            with Grid.open(self._grid_folder) as grid:
-                grid.after_worker_death()
-        except (GridError, OSError) as error:  # its jobs must not wait for that
-            logger.error("what worker %d has left in the store stays until another one is lost: %s", child.index, error)
-
-    # -- the network's user ---------------------------------------------------------------------------------------
-
-    def peer(self, identity: str, address: str) -> Peer:
-        """Return how this member is described to others."""
-        cores = sorted({core for core in self.settings.cores if core is not None}) or self.settings.allowed
-        count, keeps_on_disk = len(self.settings.cores), self._storage is not None
-        return Peer(identity, address, os.getpid(), tuple(cores), count, keeps_on_disk)
-
-    def link_setup(self) -> tuple[int, int, list[int]]:
-        """Return what the link needs to be woken by workers."""
-        workers = len(self.settings.cores)
-        return self.workers.control.size, control.link_offset(workers), [self.workers.control.fd, self._eventfd]
-
-    def view_changed(self, event: ViewInstalled) -> None:
-        """See `NetworkUser`."""
-        assert self._member_loss is not None
-        assert self._forwarder is not None
-        assert self._keeper is not None
-        for peer in (*event.lost, *event.left):
-            self._forwarder.member_lost(peer.uuid, f"member {peer.address} is gone")
-            self._keeper.connection_lost(peer.uuid)
-        self._member_loss.view_changed(event, self.uuid)
-        for peer in (*event.lost, *event.left):
-            self._gives_no_answer(peer, f"member {peer.address} is gone")
-        self._jobs.view_changed(event.old, event.view, has_joined=bool(event.joined))
-        if event.view.coordinator.uuid == self.uuid:
-            self._jobs.look_after_snapshots()
-        assert self._lines is not None
-        self._lines.view_changed()
-        self._keeper.look()
-
-    def table_changed(self) -> None:
-        """See `NetworkUser`."""
-        assert self._keeper is not None
-        assert self._network is not None
-        waits_for = self._network.waits_for
-        if waits_for != self._waits_for:
-            self._waits_for = waits_for
-            logger.warning("%s", waits_for or "maps and lists are there, as they were on disk")
-        self._keeper.look()
-        self._monitor.note_change()
-
-    def connection_lost(self, peer: Peer, why: str) -> None:
-        """See `NetworkUser`."""
-        assert self._network is not None
-        assert self._member_loss is not None
-        assert self._forwarder is not None
-        assert self._keeper is not None
-        self._forwarder.member_lost(peer.uuid, f"the connection to member {peer.address} was lost ({why})")
-        self._keeper.connection_lost(peer.uuid)
-        self._member_loss.connection_lost(peer, why, self._network.view)
-        text = f"the connection to member {peer.address} was lost ({why})"
-        self._gives_no_answer(peer, text)
-
-    def _gives_no_answer(self, peer: Peer, why: str) -> None:
-        """Have no question wait for a member."""
-        assert self._stored_runs is not None
-        self._services.snapshot_keeper.member_gone(peer.uuid, why)
-        self._stored_runs.member_gone(peer.uuid, why)
-
-    def connected(self, identity: str) -> None:
-        """See `NetworkUser`."""
-        self._jobs.connected(identity)
-
-    def isolated(self, lost: tuple[Peer, ...]) -> None:
-        """See `NetworkUser`."""
-        assert self._member_loss is not None
-        assert self._keeper is not None
-        self._member_loss.isolated(lost, self.address)
-        for peer in lost:
-            self._gives_no_answer(peer, f"this member has lost touch with {peer.address}")
-        self._keeper.look()
-
-    def fenced(self, others: tuple[Peer, ...], why: str) -> None:
-        """See `NetworkUser`."""
-        assert self._member_loss is not None
-        self._member_loss.fenced(others, why, self.address)
-        for peer in others:
-            self._gives_no_answer(peer, f"this member was removed, because {why}")
-
-    def peer_message(self, sender: str, message: Any) -> None:
-        """Take what another member says."""
-        assert self._forwarder is not None
-        match message:
-            case Forward():
-                self._clients.take(sender, message)
-            case Backward():
-                self._forwarder.answered(message.client, message.request)
-                self._clients.backward(message)
-            case Bounced():
-                self._forwarder.bounced(message)
-            case ClientGone():
-                self._clients.forwarded_gone(sender, message)
-            case (
-                AskFile()
-                | FilePiece()
-                | KeepSnapshot()
-                | SnapshotKept()
-                | SyncMaps()
-                | AskSnapshots()
-                | SnapshotFiles()
-                | ForgetSnapshots()
-            ):
-                self._services.snapshot_keeper.receive(sender, message)
-            case AskReport() | Report():
-                self._cluster_status.take(sender, message)
-            case _ if isinstance(message, StoredRunsMessage):
-                assert self._stored_runs is not None
-                self._stored_runs.receive(sender, message)
-            case _ if isinstance(message, KeeperMessage):
-                self._keeper_message(sender, message)
-            case _:
-                self._execution_message(sender, message)
-
-    def _execution_message(self, sender: str, message: ExecutionMessage) -> None:
-        assert self._network is not None
-        if self._attachments.take(message):
-            return
-        self._jobs.receive(sender, message, self._network.view, self._network.me)
-
-    def client_accepted(self, fd: int, address: str, leftover: bytes) -> None:
-        """Serve a client from anywhere."""
-        logger.debug("client %s", address)
-        client = self._clients.add(socket.socket(fileno=fd), leftover, address, is_here=False)
-        client.send(MembersAre([peer.address for peer in self._members()]))
+        self._grid.worker_died(child.index)

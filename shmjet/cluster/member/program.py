@@ -26,6 +26,7 @@ from shmjet.host.terminal_text import clean
 
 if TYPE_CHECKING:
     from shmjet.cluster.membership.network import Network
+    from shmjet.cluster.membership.network_user import NetworkUser
 
 _WRONG_USAGE = 2
 """Exit status, as that of `shmjet` for a wrong setting."""
@@ -88,7 +89,9 @@ async def _serve(
     await member.serve()
 
 
-def _network_of(settings: MemberSettings, secret: bytes, member_secret: bytes) -> Callable[[Member], Network] | None:
+def _network_of(
+    settings: MemberSettings, secret: bytes, member_secret: bytes
+) -> Callable[[NetworkUser], Network] | None:
     if settings.bind is None:
         return None
     # Some 20 modules that a member without a network need not load.
@@ -111,4 +114,4 @@ def _network_of(settings: MemberSettings, secret: bytes, member_secret: bytes) -
         settings.backup_count,
     )
     discovery = make_discovery(settings.discovery, settings.cluster_name)
-    return lambda member: Network(network, member, discovery)
+    return lambda user: Network(network, user, discovery)
