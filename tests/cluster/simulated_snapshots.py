@@ -57,7 +57,7 @@ class SimulatedMember:
 
     def lineage(self) -> Lineage:
         """Return the snapshots as this member has them when it coordinates."""
-        return Lineage(LINEAGE, self.store, SETTINGS, self.keeper)
+        return Lineage(LINEAGE, self.store, SETTINGS, self.keeper.copies)
 
     def write(self, file: str, text: str) -> Piece:
         """Write a chunk file with one piece."""

@@ -323,10 +323,10 @@ def test_an_exported_snapshot_is_whole_while_any_member_has_each_of_its_files_an
         found = members.coordinator.store.find("x")
         assert found is not None
         assert found.manifest.token == "token"
-        assert await members.coordinator.keeper.is_whole(found)
+        assert await members.coordinator.keeper.copies.is_whole(found)
         for member in members.living[1:]:
             member.store.destroy("x")
-        assert not await members.coordinator.keeper.is_whole(found)
+        assert not await members.coordinator.keeper.copies.is_whole(found)
 
     run(members, story())
 
@@ -367,8 +367,8 @@ def test_after_a_loss_exported_snapshots_get_new_copies(tmp_path: Path) -> None:
         manifest = members.coordinator.store.find("x")
         assert manifest is not None
         folder = members.coordinator.store.folder_of(manifest.path)
-        members.coordinator.keeper.look(lambda: [LINEAGE])
-        await members.coordinator.keeper.looked()
+        members.coordinator.keeper.copies.look(lambda: [LINEAGE])
+        await members.coordinator.keeper.copies.looked()
         for where in (folder, LINEAGE):
             names = [set(member.store.names(where)) for member in members.living]
             for file in manifest.manifest.files():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from shmjet.cluster.jobs.snapshot_copies import SnapshotCopies
 from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.membership.peer_messages import PreparePart, ProbePart
 from shmjet.cluster.processes.arenas import ArenaPool, PooledArena
@@ -50,8 +51,10 @@ class MemberServices(msgspec.Struct, kw_only=True):
     """Where the files attached to jobs are, in a folder for each job."""
     snapshots: SnapshotStore = msgspec.field(default_factory=lambda: SnapshotStore(Path()))
     """Of this member."""
-    snapshot_keeper: SnapshotKeeper = msgspec.field(default_factory=lambda: SnapshotKeeper(SnapshotStore(Path())))
-    """Has copies of them on other members."""
+    snapshot_keeper: SnapshotKeeper | None = None
+    """Keeps copies of snapshots here that other members order; None for a member alone."""
+    snapshot_copies: SnapshotCopies | None = None
+    """Has other members keep copies, when this one coordinates; None for a member alone."""
     link: Callable[[], LinkClient | None] = lambda: None
     """Gives the link to other members, None where there is none."""
     reach: Callable[[Sequence[str]], Awaitable[None]] | None = None

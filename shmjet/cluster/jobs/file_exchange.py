@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,15 @@ from shmjet.cluster.membership.peer_messages import AskFile, FilePiece
 from shmjet.host.folders import remove_folder
 from shmjet.net.addresses import split_address
 from shmjet.snapshots.chunk import check_pieces
-from shmjet.snapshots.manifest import DamagedSnapshotError, Piece
+from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, Piece
 from shmjet.snapshots.store import SnapshotStore
 
 Result = TypeVar("Result")
 
 PIECE: Final = 1 << 20
 """Bytes of a file in one message."""
+_AT_ONCE: Final = 4
+"""Files that are fetched at once."""
 _FETCHING: Final = ".fetching-"
 
 
@@ -77,11 +79,15 @@ class FileExchange:
                 if question.is_here:
                     answer = FilePiece(question.number, b"", 0, str(path))
                 else:
-                    data, size = await self._do(lambda: _read(path, question.offset))
+                    data, size = await self.do(lambda: _read(path, question.offset))
                     answer = FilePiece(question.number, data, size)
         except (OSError, ValueError) as error:
             answer = FilePiece(question.number, b"", 0, error=str(error))
         self._network.send(sender, answer)
+
+    async def do(self, work: Callable[[], Result]) -> Result:
+        """Do something in the thread of files; see `done_in`."""
+        return await done_in(self._thread, work)
 
     # -- from others --------------------------------------------------------------------------------------------
 
@@ -108,7 +114,7 @@ class FileExchange:
             NotGivenError: no one gives it whole.
             OSError: there is no room for it here.
         """
-        if await self._do(self._store.file(folder, file).exists):
+        if await self.do(self._store.file(folder, file).exists):
             return
         reasons = []
         for holder in holders:
@@ -121,16 +127,45 @@ class FileExchange:
         why = "; ".join(reasons) or "no member has it"
         raise NotGivenError(f"chunk file {file!r} cannot be had: {why}")
 
+    async def fetch_all(self, folder: str, manifest: Manifest, files: Mapping[str, Sequence[str]]) -> None:
+        """Have chunk files of a snapshot, some at once.
+
+        Args:
+            folder: in the store, here and there.
+            manifest: of the snapshot.
+            files: with the members that have each.
+
+        Raises:
+            NotGivenError, OSError: as `fetch`.
+        """
+        pieces: dict[str, list[Piece]] = {}
+        for vertex in manifest.vertices:
+            for piece in vertex.pieces():
+                if piece.file in files:
+                    pieces.setdefault(piece.file, []).append(piece)
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def fetch(file: str) -> None:
+            async with turns:
+                await self.fetch(folder, file, files[file], pieces.get(file, ()))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for file in sorted(files):
+                    group.create_task(fetch(file))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
     async def _fetch_from(self, holder: str, folder: str, file: str, pieces: Collection[Piece]) -> None:
         target = self._store.file(folder, file)
         place = target.parent / f"{_FETCHING}{next(self._numbers)}"
         path = place / file
-        await self._do(lambda: place.mkdir(mode=0o700, parents=True))
+        await self.do(lambda: place.mkdir(mode=0o700, parents=True))
         try:
             if not await self._link(holder, folder, file, path):  # a linked one is compared where it is read
                 await self._copy(holder, folder, file, path)
-                await self._do(lambda: check_pieces(place, pieces))
-            await self._do(lambda: _move(path, target, sync=self._store.sync))
+                await self.do(lambda: check_pieces(place, pieces))
+            await self.do(lambda: _move(path, target, sync=self._store.sync))
         finally:
             remove_folder(place)
 
@@ -144,7 +179,7 @@ class FileExchange:
                 start, offset = offset, offset + len(piece.data)
                 if offset < piece.size:
                     coming = asyncio.ensure_future(self._piece(holder, folder, file, offset))
-                await self._do(partial(_write, path, start, piece.data))
+                await self.do(partial(_write, path, start, piece.data))
                 if offset >= piece.size:
                     return
         finally:
@@ -158,7 +193,7 @@ class FileExchange:
             return False
         piece: FilePiece = await self._ask(holder, lambda number: AskFile(number, folder, file, 0, is_here=True))
         try:
-            await self._do(lambda: os.link(piece.path, path))
+            await self.do(lambda: os.link(piece.path, path))
         except OSError:  # another file system, or another user's
             return False
         return True
@@ -177,9 +212,6 @@ class FileExchange:
         if piece.error:
             raise NotGivenError(f"member {holder}: {piece.error}")
         return piece
-
-    async def _do(self, work: Callable[[], Result]) -> Result:
-        return await done_in(self._thread, work)
 
 
 async def done_in(thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:

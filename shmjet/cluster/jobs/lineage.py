@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.jobs.copies import holders_of
-from shmjet.cluster.jobs.snapshot_keeper import Export, SnapshotKeeper
+from shmjet.cluster.jobs.snapshot_copies import Export, SnapshotCopies
 from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings, SnapshotRow, VertexState
 from shmjet.core import PlanError
 from shmjet.core.processor import NO_STATE
@@ -38,14 +38,14 @@ class Lineage:
         name: unique for ever.
         store: of all snapshots of this member.
         settings: of the job.
-        keeper: has copies on other members; None where there are none.
+        copies: on other members; None where there are none.
 
     Raises:
         OSError: there is no room for its folder.
     """
 
     def __init__(
-        self, name: str, store: SnapshotStore, settings: RunSettings, keeper: SnapshotKeeper | None = None
+        self, name: str, store: SnapshotStore, settings: RunSettings, copies: SnapshotCopies | None = None
     ) -> None:
         self.name = name
         self.settings = settings
@@ -54,7 +54,7 @@ class Lineage:
         self.on_valid: Callable[[], None] = _nothing
         """Called when `last` is a new one."""
         self._all = store
-        self._keeper = keeper
+        self._copies = copies
         self._writing: asyncio.Task[None] | None = None
         self._begun_from = ""
         self._store: LineageStore = store.lineage(name)
@@ -69,7 +69,7 @@ class Lineage:
     @property
     def is_shared(self) -> bool:
         """Whether there are other members, which have to have its snapshots, too."""
-        return self._keeper is not None and bool(self._keeper.others)
+        return self._copies is not None and bool(self._copies.others)
 
     @property
     def writes_to_disk(self) -> bool:
@@ -123,16 +123,16 @@ class Lineage:
         Raises:
             OSError, ShmjetError: it is not on all of them.
         """
-        assert self._keeper is not None
+        assert self._copies is not None
         export = None if name is None else Export(name=name, version=new_version())
         counts = prepared and self.takes_snapshots
         try:
-            await self._keeper.keep_on_others(
+            await self._copies.keep_on_others(
                 self.name, manifest, holders, counts=counts, export=export, least_s=least_s
             )
         except BaseException:
             if export is not None:  # what others have exported already goes, and the version before it stays
-                self._keeper.forget(exported_folder(export.name), but=self._all.newest_version(export.name))
+                self._copies.forget(exported_folder(export.name), but=self._all.newest_version(export.name))
             raise
         return None if export is None else export.version
 
@@ -159,9 +159,9 @@ class Lineage:
 
     def exported_everywhere(self, name: str, version: str) -> None:
         """Take that a version of an exported snapshot is on all members: older ones go."""
-        assert self._keeper is not None
+        assert self._copies is not None
         self._all.keep_only(name, version)
-        self._keeper.forget(exported_folder(name), but=version)
+        self._copies.forget(exported_folder(name), but=version)
 
     def succeeded(self, manifest: Manifest, started_at: float) -> None:
         """Take that a snapshot is valid from which attempts may go on, or with which a job without a guarantee ends.
@@ -184,8 +184,8 @@ class Lineage:
     def failed(self, number: int) -> None:
         """Remove what a failed snapshot, or an exported one, has left."""
         self._store.prune(number)
-        if self._keeper is not None:
-            self._keeper.forget(self.name, number)
+        if self._copies is not None:
+            self._copies.forget(self.name, number)
 
     @property
     def has_lost_all(self) -> bool:
@@ -207,10 +207,10 @@ class Lineage:
         """
         if self._writing is not None:
             await asyncio.wait({self._writing})
-        if self._keeper is None or not self.is_shared or not self._store.valid():
+        if self._copies is None or not self.is_shared or not self._store.valid():
             return {}
         begins = self._store.valid() == [0]
-        held = await self._keeper.held(self.name, self._begun_from if begins else "")
+        held = await self._copies.held(self.name, self._begun_from if begins else "")
         while (number := self.newest()) >= 0:
             files = read_manifest(self._store.path_of(number)).files()
             lost = files.difference(*held.values())
@@ -243,7 +243,7 @@ class Lineage:
 
         Chunk files that may be on other members need not be here.
         """
-        is_shared = self._keeper is not None and self._keeper.has_network
+        is_shared = self._copies is not None
         here = set(self._all.names(self.name))
         for number in self._store.valid():
             try:
@@ -283,8 +283,8 @@ class Lineage:
             return False
         found, version = await asyncio.to_thread(read_manifest, path), None
         manifest = msgspec.structs.replace(found, token=token)
-        if self._keeper is not None and self.is_shared:
-            held = await self._keeper.held(self.name)
+        if self._copies is not None and self.is_shared:
+            held = await self._copies.held(self.name)
             holders = holders_of(manifest.files(), held)
             version = await self.copy(manifest, holders, name, prepared=False, least_s=least_s)
         await asyncio.to_thread(self.write, manifest, name, prepared=False, version=version)
@@ -302,8 +302,8 @@ class Lineage:
             self._writing.add_done_callback(lambda _: self.remove())
             return
         self._store.remove()
-        if self._keeper is not None:
-            self._keeper.forget(self.name)
+        if self._copies is not None:
+            self._copies.forget(self.name)
 
 
 def _nothing() -> None:

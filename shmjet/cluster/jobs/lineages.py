@@ -6,7 +6,7 @@ from collections.abc import Collection
 from uuid import uuid4
 
 from shmjet.cluster.jobs.lineage import Lineage, check_restorable
-from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
+from shmjet.cluster.jobs.snapshot_copies import SnapshotCopies
 from shmjet.cluster.protocol import Submission
 from shmjet.core import ConfigError, ShmjetError
 from shmjet.snapshots.store import ExportedSnapshot, SnapshotStore
@@ -17,12 +17,12 @@ class Lineages:
 
     Args:
         snapshots: of this member.
-        keeper: has copies of them on other members.
+        copies: of them on other members; None where there are none.
     """
 
-    def __init__(self, snapshots: SnapshotStore, keeper: SnapshotKeeper) -> None:
+    def __init__(self, snapshots: SnapshotStore, copies: SnapshotCopies | None) -> None:
         self._snapshots = snapshots
-        self._keeper = keeper
+        self._copies = copies
 
     def for_new_run(self, job: Submission) -> Lineage | None:
         """Return the lineage of a new run, which may begin from an exported snapshot; None without a guarantee.
@@ -57,7 +57,7 @@ class Lineages:
 
     def named(self, name: str, job: Submission) -> Lineage:
         """Return the lineage of that name. Raises OSError when there is no room for it."""
-        return Lineage(name, self._snapshots, job.settings, self._keeper)
+        return Lineage(name, self._snapshots, job.settings, self._copies)
 
     def remove_all_but(self, names: Collection[str]) -> None:
         """Remove the snapshots of all lineages but these."""

@@ -122,7 +122,7 @@ class JobService:
         self._post = JobPost(post, self._deliver)
         self._coordinators: dict[int, JobCoordinator] = {}
         self._recorded = RecordedRuns(records)
-        self._lineages = Lineages(services.snapshots, services.snapshot_keeper)
+        self._lineages = Lineages(services.snapshots, services.snapshot_copies)
         self._observables = observables
         self._is_closing = False
         self._runs: dict[int, JobRun] = {}
@@ -336,7 +336,8 @@ class JobService:
 
     def look_after_snapshots(self) -> None:
         """Have copies made, where the members that are gone had some, of snapshots that no attempt will copy anew."""
-        self._services.snapshot_keeper.look(self._idle_lineages)
+        if self._services.snapshot_copies is not None:
+            self._services.snapshot_copies.look(self._idle_lineages)
 
     def _idle_lineages(self) -> list[str]:
         """Return the lineages of suspended runs."""

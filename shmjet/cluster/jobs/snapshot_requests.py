@@ -12,7 +12,7 @@ from collections.abc import Callable
 from shmjet.cluster.jobs.lifecycle_requests import known
 from shmjet.cluster.jobs.lineage import snapshot_row
 from shmjet.cluster.jobs.run_parts import Running
-from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
+from shmjet.cluster.jobs.snapshot_copies import SnapshotCopies
 from shmjet.cluster.lifecycle_messages import (
     DestroySnapshot,
     ExportSnapshot,
@@ -37,7 +37,7 @@ class SnapshotRequests:
     Args:
         run: gives the run of a number, None if there is none.
         store: of snapshots.
-        keeper: has copies of them on other members.
+        copies: of them on other members; None where there are none.
         is_left: says whether this member has left its cluster, where another one goes on with its runs. Then it
             does not answer: the end of a run here says nothing, and clients ask again.
     """
@@ -46,13 +46,13 @@ class SnapshotRequests:
         self,
         run: Callable[[int], Running | None],
         store: SnapshotStore,
-        keeper: SnapshotKeeper | None = None,
+        copies: SnapshotCopies | None = None,
         *,
         is_left: Callable[[], bool] = lambda: False,
     ) -> None:
         self._run = run
         self._store = store
-        self._keeper = keeper
+        self._copies = copies
         self._is_left = is_left
         self._tasks = BackgroundTasks()
         self._exporting: dict[str, asyncio.Future[SnapshotRow]] = {}
@@ -107,7 +107,7 @@ class SnapshotRequests:
         found = await asyncio.to_thread(self._store.find, name)
         if found is None or found.manifest.token != token:
             return None
-        is_whole = self._keeper is None or await self._keeper.is_whole(found)
+        is_whole = self._copies is None or await self._copies.is_whole(found)
         return snapshot_row(found) if is_whole else None
 
     def list_snapshots(self, client: Client, request: ListSnapshots) -> None:
@@ -133,8 +133,8 @@ class SnapshotRequests:
         try:
             name = check_snapshot_name("the name of a snapshot", request.name)
             await asyncio.to_thread(self._store.destroy, name)
-            if self._keeper is not None:
-                self._keeper.forget(exported_folder(name))
+            if self._copies is not None:
+                self._copies.forget(exported_folder(name))
         except (ShmjetError, OSError) as error:
             text = f"snapshot {request.name!r} cannot be removed: {error}"
             client.send(Refused(request.request, "ShmjetError", text))

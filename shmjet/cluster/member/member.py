@@ -162,6 +162,7 @@ class Member:
             participants,
             self._partitions.counts,
         )
+        keeper = None if network is None else SnapshotKeeper(snapshots, network, settings.backup_count)
         self._services = MemberServices(
             workers=self.workers,
             arenas=ArenaPool(lambda pooled: self.workers.forget_arena(pooled.id, pooled.attached)),
@@ -174,7 +175,8 @@ class Member:
             note_change=self._monitor.note_change,
             attachments=folder / "attachments",
             snapshots=snapshots,
-            snapshot_keeper=SnapshotKeeper(snapshots, network, settings.backup_count),
+            snapshot_keeper=keeper,
+            snapshot_copies=None if keeper is None else keeper.copies,
             link=lambda: None if self._network is None else self._network.link,
             reach=None if network is None else network.reach,
         )
@@ -238,7 +240,7 @@ class Member:
             SnapshotRequests(
                 self._jobs.table.run,
                 self._services.snapshots,
-                self._services.snapshot_keeper,
+                self._services.snapshot_copies,
                 is_left=lambda: self._requests.has_left,
             ),
             self._participants,
@@ -262,9 +264,10 @@ class Member:
 
     def _open_to_members(self, network: Network) -> None:
         """Have what other members do and say reach what it is for."""
-        forwarder, stored_runs = self._requests.forwarder, self._stored_runs
+        forwarder, stored_runs, keeper = self._requests.forwarder, self._stored_runs, self._services.snapshot_keeper
         assert forwarder is not None
         assert stored_runs is not None
+        assert keeper is not None
         assert self._grid.keeper is not None
         clears = self._grid.keeper.forget, self._observables.clear
         self._networked.open(
@@ -275,7 +278,7 @@ class Member:
             self._clients,
             MemberLossHandler(self._jobs, self._clients, forwarder, *clears),
             attachments=self._attachments,
-            keeper=self._services.snapshot_keeper,
+            keeper=keeper,
             stored_runs=stored_runs,
             cluster_status=self._cluster_status,
             note_change=self._monitor.note_change,
@@ -422,7 +425,8 @@ class Member:
         for client, request in self._stopped_by:
             client.send(Done(request))
         self._services.arenas.close()
-        self._services.snapshot_keeper.stop()
+        if self._services.snapshot_keeper is not None:
+            self._services.snapshot_keeper.stop()
         await self._grid.close()
         self.folder.remove()
         if self._storage_lock >= 0:
