@@ -20,11 +20,12 @@ from shmjet.core.source_alignment import set_alignment
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.control import BLOCK_SIZE, link_offset
 from shmjet.execution.counters import COUNTS, QUEUED_LOCALLY, ProcessorCounters
-from shmjet.execution.inbound_edge import InboundEdge, OrderedInboundEdge
+from shmjet.execution.inbound_edge import InboundEdge
 from shmjet.execution.job_plan import EdgePlan, JobPlan
 from shmjet.execution.layout import REMOTE_SLOT_BYTES, ArenaLayout, slab_offsets, slab_size
 from shmjet.execution.messages import Deploy
 from shmjet.execution.ordered_batches import OrderedBatchEdge
+from shmjet.execution.ordered_inbound_edge import OrderedInboundEdge
 from shmjet.execution.outbound_edge import Outbound, make_router
 from shmjet.execution.ownership import table_of
 from shmjet.execution.plan_lanes import (

@@ -13,7 +13,7 @@ from typing import Any
 from shmjet.core import ShmjetError
 from shmjet.core.batch_order import BatchOrder
 from shmjet.data.columnar import Columnar
-from shmjet.execution.inbound_edge import OrderedInboundEdge
+from shmjet.execution.ordered_inbound_edge import OrderedInboundEdge
 from shmjet.ring.lane import LaneReader
 
 

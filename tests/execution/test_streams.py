@@ -6,7 +6,8 @@ import pytest
 
 from shmjet.core import DAG, AbstractProcessor, EdgeConfig, ShmjetError, Watermark, between, from_
 from shmjet.data.marks import DONE, Barrier
-from shmjet.execution.inbound_edge import InboundEdge, OrderedInboundEdge
+from shmjet.execution.inbound_edge import InboundEdge
+from shmjet.execution.ordered_inbound_edge import OrderedInboundEdge
 from shmjet.execution.outbound_edge import Outbound
 from shmjet.execution.tasklet import State
 from shmjet.ring.local_lane import LocalLane

@@ -1,4 +1,4 @@
-"""A member's part in the snapshots of an attempt: orders to its processes, and reports for those that have let go."""
+"""A member's part in the snapshots of an attempt: orders to its processes, and reports in place of ended ones."""
 
 from __future__ import annotations
 
