@@ -240,14 +240,18 @@ class JobService:
         self._runs[number] = run
         self._observables.run_begins(number, observables)
         if self._cluster.is_networked:
-            self._surviving.add(run, request.token, None if copy is None else copy.state, age=request.age)
-            run.awaits_record = copy is None and bool(request.job.attachments)
-            if run.awaits_record and self._surviving.waits_for(run):  # an attempt sends the files before it begins
-                for peer in others(self._cluster):
-                    self._send_files(peer.uuid)
-            if lineage is not None:
-                lineage.on_valid = partial(self._surviving.note, number)
+            self._record_on_others(run, request, copy)
         return run
+
+    def _record_on_others(self, run: JobRun, request: RunRequest, copy: RunRecordCopy | None) -> None:
+        """Have other members keep the record of a run, so that it outlives this one."""
+        self._surviving.add(run, request.token, None if copy is None else copy.state, age=request.age)
+        run.awaits_record = copy is None and bool(request.job.attachments)
+        if run.awaits_record and self._surviving.waits_for(run):  # an attempt sends the files before it begins
+            for peer in others(self._cluster):
+                self._send_files(peer.uuid)
+        if run.lineage is not None:
+            run.lineage.on_valid = partial(self._surviving.note, run.id)
 
     def _give_outcome(self, copy: RunRecordCopy, end: RunEnd) -> None:
         """Give a run that another coordinator has begun its outcome; no attempt begins here."""
