@@ -72,3 +72,28 @@ def known_files() -> list[str]:
 def test_modules_exist(page: Path) -> None:
     names = named(page, r"shmjet(?:\.\w+)+")
     assert [name for name in names if name != ENTRY_POINTS and not exists(name)] == []
+
+
+ARCHITECTURE = ROOT / "docs/ARCHITECTURE.md"
+CODE = r"[A-Za-z]+_\w+"
+
+
+def places() -> Iterator[tuple[str, list[str]]]:
+    """Yield each name with an underscore that a row, an item or a paragraph of the map has next to files."""
+    text = re.sub(r"```.*?```", "", ARCHITECTURE.read_text(), flags=re.S)
+    for part in re.split(r"\n(?=\||\d+\. |- |\n)", text):
+        spans = re.findall(r"`([^`\s]+)`", part)
+        files = [span for span in spans if re.fullmatch(r"shmjet/[\w/]+\.(?:py|c|h)", span)]
+        for span in spans:
+            if files and re.fullmatch(CODE, span):
+                yield span, files
+
+
+def test_what_the_map_names_next_to_a_file_is_in_it() -> None:
+    found = list(places())
+    assert ("HEARTBEAT_S", ["shmjet/cluster/membership/failure_detector.py", "shmjet/net/heartbeat.py"]) in found
+    assert [
+        (name, files)
+        for name, files in found
+        if not any(re.search(rf"\b{name}\b", (ROOT / file).read_text()) for file in files)
+    ] == []
