@@ -16,7 +16,7 @@ from shmjet.core.latency_policy import may_be_saved, policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.columns.empty_results import EmptyResults
 from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState
-from shmjet.processors.columns.saving import EntrySteps, LastingPart
+from shmjet.processors.columns.saving import CapturedState, LastingPart
 from shmjet.processors.general.base import ExpandingProcessor, Supply, require_batches
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class DistinctRowsProcessor(ExpandingProcessor):
         self._names = names
         self._part = part
         self._rows: DistinctRows | None = None
-        self._saving: EntrySteps | None = None
+        self._saving = CapturedState()
         self._notes: ChangeNotes | None = None
         self._restoring: GroupsState | None = None
 
@@ -90,7 +90,7 @@ class DistinctRowsProcessor(ExpandingProcessor):
         self._notes = self._notes or ChangeNotes(keys, self.context)
         changed = self._notes.taken(groups)
         entries = GroupsState(groups.captured(), keys, self.context).entries(0, changed)
-        self._saving = EntrySteps(self.outbox, self._named(entries))
+        self._saving.take(self.outbox, self._named(entries))
         return True
 
     def _named(self, entries: Iterator[Any]) -> Iterator[Any]:
@@ -109,15 +109,7 @@ class DistinctRowsProcessor(ExpandingProcessor):
         if self._part == "first":
             self._table.clear()
             return True
-        if self._saving is None:
-            if self._table.groups is None:
-                return True
-            self._capture()
-        assert self._saving is not None
-        if not self._saving.flush():
-            return False
-        self._saving = None
-        return True
+        return self._table.groups is None or self._saving.save(self._capture)
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
         """Take keys, for as long as a call should take."""

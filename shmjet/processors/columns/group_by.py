@@ -22,7 +22,7 @@ from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
 from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState, kind_of_groups
-from shmjet.processors.columns.saving import EntrySteps
+from shmjet.processors.columns.saving import CapturedState
 from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
 from shmjet.processors.general.batches_and_rows import ToBatchesProcessor
 
@@ -63,7 +63,7 @@ class GroupingProcessor(BulkProcessor):
         self._aggregates = aggregates
         self._groups: TypedGroups | None = None
         self._restoring: GroupsState | None = None
-        self._saving: EntrySteps | None = None
+        self._saving = CapturedState()
         self._notes: ChangeNotes | None = None
         self._position = 0
 
@@ -109,18 +109,12 @@ class GroupingProcessor(BulkProcessor):
             return False
         changed = None if self._notes is None else self._notes.taken(self._table)
         state = GroupsState(self._table.captured(), self._keys, self.context)
-        self._saving = EntrySteps(self.outbox, state.entries(self._position, changed))
+        self._saving.take(self.outbox, state.entries(self._position, changed))
         return True
 
     def save_to_snapshot(self) -> bool:
         """Save the groups whose results have not been emitted, by partition."""
-        if self._saving is None and not self._capture():
-            return False
-        assert self._saving is not None
-        if not self._saving.flush():
-            return False
-        self._saving = None
-        return True
+        return self._saving.save(self._capture)
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
         """Merge pieces, for as long as a call should take."""

@@ -19,7 +19,7 @@ from shmjet.core.state_placement import placement_in
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.columns.build_side_state import BUILD_EDGE, BuildSideState
 from shmjet.processors.columns.empty_results import EmptyResults
-from shmjet.processors.columns.saving import EntrySteps
+from shmjet.processors.columns.saving import CapturedState
 from shmjet.processors.general.base import ExpandingProcessor, Supply, check_batch_rows, require_batches
 
 if TYPE_CHECKING:  # numpy takes 0.1 s to import: only where there are batches
@@ -76,7 +76,7 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
         self._is_built = False
         self._empty: EmptyResults | None = None
         self._schemas: set[Any] = set()
-        self._saving: EntrySteps | None = None
+        self._saving = CapturedState()
         self._restoring: BuildSideState | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
@@ -146,18 +146,12 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
             )
         if not self.emission.flush_rest():
             return False
-        self._saving = EntrySteps(self.outbox, self._state().entries(self._is_built))
+        self._saving.take(self.outbox, self._state().entries(self._is_built))
         return True
 
     def save_to_snapshot(self) -> bool:
         """Save the build side. The stream leaves nothing behind: its batches are joined before the barrier."""
-        if self._saving is None and not self._capture():
-            return False
-        assert self._saving is not None
-        if not self._saving.flush():
-            return False
-        self._saving = None
-        return True
+        return self._saving.save(self._capture)
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
         """Take rows of the build side, for as long as a call should take."""

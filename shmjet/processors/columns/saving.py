@@ -93,6 +93,31 @@ class EntrySteps:
         return True
 
 
+class CapturedState:
+    """The state of a processor on its way into a snapshot: captured at once, and saved in as many calls as it takes."""
+
+    def __init__(self) -> None:
+        self._steps: EntrySteps | None = None
+
+    def take(self, outbox: Outbox, entries: Iterator[Entry | LastingPart | None]) -> None:
+        """Take the entries of the state as it is now, in `_capture`; see `EntrySteps`."""
+        self._steps = EntrySteps(outbox, entries)
+
+    def save(self, capture: Callable[[], bool]) -> bool:
+        """Save what there is time for, in `save_to_snapshot`; True when all of it is saved.
+
+        Args:
+            capture: the processor's `_capture`, which is called unless the engine has called it.
+        """
+        if self._steps is None and not capture():
+            return False
+        assert self._steps is not None
+        if not self._steps.flush():
+            return False
+        self._steps = None
+        return True
+
+
 class PlacedBatches:
     """Batches without partitions, saved by place in an order that a restore keeps, whichever entry comes first.
 

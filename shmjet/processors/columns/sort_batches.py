@@ -18,7 +18,7 @@ from shmjet.core.latency_policy import policy_in
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.errors import BatchError
-from shmjet.processors.columns.saving import EntrySteps, PlacedBatches
+from shmjet.processors.columns.saving import CapturedState, PlacedBatches
 from shmjet.processors.general.base import BulkProcessor, Supply, check_batch_rows, require_batches
 from shmjet.processors.general.spill_files import SPILL_SHARE, SpilledBatches, memory_share, spill_folder
 
@@ -66,7 +66,7 @@ class SortBatchesProcessor(BulkProcessor):
         self._folder: str | None = None
         self._spilled: SpilledBatches | None = None
         self._merge: SortedMerge | None = None
-        self._saving: EntrySteps | None = None
+        self._saving = CapturedState()
         self._restoring: PlacedBatches | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
@@ -116,18 +116,12 @@ class SortBatchesProcessor(BulkProcessor):
         runs = range(0)
         if self._merge is None and self._limit is None:  # the first one tells the columns, the last ones are not sorted
             runs = range(1, len(left) - len(self._waiting))
-        self._saving = EntrySteps(self.outbox, PlacedBatches(self.context).entries(left, runs))
+        self._saving.take(self.outbox, PlacedBatches(self.context).entries(left, runs))
         return True
 
     def save_to_snapshot(self) -> bool:
         """Save the rows that have not been emitted, run by run; equal rows keep their order."""
-        if self._saving is None and not self._capture():
-            return False
-        assert self._saving is not None
-        if not self._saving.flush():
-            return False
-        self._saving = None
-        return True
+        return self._saving.save(self._capture)
 
     def _left(self) -> Iterator[Batch]:
         """Give what tells the columns, then the rows that are left."""

@@ -15,7 +15,7 @@ from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.marks import Watermark
 from shmjet.processors.columns.groups_state import GroupsState, kind_of_groups
-from shmjet.processors.columns.saving import EntrySteps
+from shmjet.processors.columns.saving import CapturedState
 from shmjet.processors.general.base import Supply, require_batches
 from shmjet.processors.time.column_windows import EMITTED_ROWS
 from shmjet.processors.time.grouped_windows import GroupedSessions
@@ -38,12 +38,12 @@ class ColumnSessionsProcessor(WindowProcessor):
 
     state_kind = "column_sessions"
     _captures = True
-    _saving: EntrySteps | None = None
 
     def __init__(self, grouped: GroupedSessions, late_ordinal: int | None = None) -> None:
         super().__init__(late_ordinal)
         self._grouped = grouped
         self._watermark = NEVER
+        self._saving = CapturedState()
         self._restored: _Restored | None = None
         self._sessions: SessionGroups
 
@@ -94,18 +94,12 @@ class ColumnSessionsProcessor(WindowProcessor):
         if not self.emission.flush():
             return False
         groups = self._sessions.empty_table()
-        self._saving = EntrySteps(self.outbox, self._entries(self._watermark, groups, self._sessions.gather(groups)))
+        self._saving.take(self.outbox, self._entries(self._watermark, groups, self._sessions.gather(groups)))
         return True
 
     def save_to_snapshot(self) -> bool:
         """Emit what has been begun, then save the sessions by partition, and the watermark."""
-        if self._saving is None and not self._capture():
-            return False
-        assert self._saving is not None
-        if not self._saving.flush():
-            return False
-        self._saving = None
-        return True
+        return self._saving.save(self._capture)
 
     def _entries(
         self, watermark: int, groups: TypedGroups, gathering: Iterator[None]

@@ -18,7 +18,7 @@ from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.core.state_placement import takes_place
 from shmjet.data.errors import ProcessorError
 from shmjet.data.marks import IDLE, Watermark
-from shmjet.processors.columns.saving import Entry, EntrySteps, LastingPart, check_form, cut, row_partitions
+from shmjet.processors.columns.saving import CapturedState, Entry, LastingPart, check_form, cut, row_partitions
 from shmjet.processors.general.base import ExpandingProcessor, Supply, require_batches
 from shmjet.processors.time.window_processor import NEVER
 
@@ -48,7 +48,6 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
     state_kind = "column_stream_join"
     takes_schemas = True
     _captures = True
-    _saving: EntrySteps | None = None
 
     def __init__(self, columns: JoinColumns, within: int, how: How = "inner") -> None:
         self._columns = columns
@@ -56,6 +55,7 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
         self._how: How = how
         self._delay = 0 if how == "inner" else within
         self._watermark = NEVER
+        self._saving = CapturedState()
         self._restored: list[int] = []
 
     def start(self, context: ProcessorContext) -> None:
@@ -104,18 +104,12 @@ class ColumnStreamJoinProcessor(ExpandingProcessor):
         if self.is_sweeping and not self._emitted_drawn():
             return False
         sides = [(self._join.head(side), self._join.rows(side)) for side in (0, 1)]
-        self._saving = EntrySteps(self.outbox, self._entries(self._watermark, sides))
+        self._saving.take(self.outbox, self._entries(self._watermark, sides))
         return True
 
     def save_to_snapshot(self) -> bool:
         """Save the rows of both sides by partition, and the watermark."""
-        if self._saving is None and not self._capture():
-            return False
-        assert self._saving is not None
-        if not self._saving.flush():
-            return False
-        self._saving = None
-        return True
+        return self._saving.save(self._capture)
 
     def _entries(
         self, watermark: int, sides: Sequence[tuple[Batch | None, Iterator[tuple[int | None, Batch]]]]

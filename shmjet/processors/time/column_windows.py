@@ -15,7 +15,7 @@ from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.core.windows import SlidingWindowPolicy
 from shmjet.processors.columns.groups_state import kind_of_groups
-from shmjet.processors.columns.saving import EntrySteps
+from shmjet.processors.columns.saving import CapturedState
 from shmjet.processors.general.base import Supply, require_batches
 from shmjet.processors.time.column_window_state import RestoredWindows, entries_of
 from shmjet.processors.time.first_stage import FirstStage
@@ -154,12 +154,12 @@ class ColumnWindowProcessor(ColumnFramesProcessor):
 
     state_kind = "column_windows"
     _captures = True
-    _saving: EntrySteps | None = None
 
     def start(self, context: ProcessorContext) -> None:
         """Make the tables."""
         super().start(context)
         self._contents = self._contents_of(self._frames)
+        self._saving = CapturedState()
         self._restoring: RestoredWindows | None = None
         self._emitted: RestoredWindows | None = None
         """Which keys have had windows from `_next` on before a restore; None: no key."""
@@ -219,18 +219,12 @@ class ColumnWindowProcessor(ColumnFramesProcessor):
         if not self.emission.flush():
             return False
         entries = entries_of(self._frames.captured(), self._grouped.keys, self._next, self.context, self._emitted)
-        self._saving = EntrySteps(self.outbox, entries)
+        self._saving.take(self.outbox, entries)
         return True
 
     def save_to_snapshot(self) -> bool:
         """Emit what has been begun, then save the states by partition, each with the next window."""
-        if self._saving is None and not self._capture():
-            return False
-        assert self._saving is not None
-        if not self._saving.flush():
-            return False
-        self._saving = None
-        return True
+        return self._saving.save(self._capture)
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
         """Merge pieces, for as long as a call should take."""
