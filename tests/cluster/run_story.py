@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from shmjet.cluster.jobs.run import JobRun
-from shmjet.cluster.jobs.run_parts import Next, RunRequest, Told
+from shmjet.cluster.jobs.run_parts import Next, RunPolicy, RunRequest, Told
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStatus
@@ -90,9 +90,11 @@ class Story:
             attempts=make,
             on_status=told,
             on_over=over,
-            after_failure=lambda run, failure: Next.AGAIN if run.attempt_count < attempts else otherwise,
-            pause_before_next=lambda failed: pauses[failed - 1] if pauses else 0.0,
-            waits_for=lambda _: self.waits_for,
+            policy=RunPolicy(
+                after_failure=lambda run, failure: Next.AGAIN if run.attempt_count < attempts else otherwise,
+                pause_before_next=lambda failed: pauses[failed - 1] if pauses else 0.0,
+                waits_for=lambda _: self.waits_for,
+            ),
             attempts_before=attempts_before,
             lineage=lineage,
         )

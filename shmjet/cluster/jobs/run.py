@@ -13,7 +13,16 @@ from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.ended_attempt import unbegun
 from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.run_news import RunNews, StatusListener
-from shmjet.cluster.jobs.run_parts import BEFORE_RUNNING, Coordinator, Next, RunRequest, RunSuspension, Told, Wish
+from shmjet.cluster.jobs.run_parts import (
+    BEFORE_RUNNING,
+    Coordinator,
+    Next,
+    RunPolicy,
+    RunRequest,
+    RunSuspension,
+    Told,
+    Wish,
+)
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.jobs.snapshot_export import EXPORT_WAIT_S, SnapshotExport, settle
 from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, SnapshotRow
@@ -24,12 +33,6 @@ from shmjet.execution.metrics import Metrics
 Attempts = Callable[["JobRun", Told, Told], Coordinator]
 """Makes the next attempt of a run, from what is to be called at each change of its status, and from what is to be
 called, with what is kept of it, when nothing is left of it. The number of the first is that of the run."""
-AfterFailure = Callable[["JobRun", Failure], Next]
-"""Says of a run whose attempt has failed what comes next."""
-PauseBeforeNext = Callable[[int], float]
-"""Says, from how many attempts have failed since the last new snapshot, for how many seconds the next one waits."""
-WaitsFor = Callable[["JobRun"], str]
-"""Says of a run what its next attempt has to wait for; empty when it may begin."""
 
 
 class JobRun:
@@ -41,9 +44,7 @@ class JobRun:
         attempts: makes attempts.
         on_status: called with the run at every change of its status.
         on_over: called with the run when nothing of it is left anywhere.
-        after_failure: says what follows an attempt that has failed, unless results may have been made visible.
-        pause_before_next: says how long the attempt after a failed one waits.
-        waits_for: says what an attempt after the first one has to wait for; asked again by `reconsider`.
+        policy: says what follows a failed attempt, and when.
         attempts_before: that another coordinator has begun.
         started_at: when it was asked for, in seconds since 1970; None: now.
         lineage: its snapshots; None for a job without a guarantee that begins from none.
@@ -58,9 +59,7 @@ class JobRun:
         attempts: Attempts,
         on_status: Told,
         on_over: Told,
-        after_failure: AfterFailure = lambda *_: Next.END,
-        pause_before_next: PauseBeforeNext = lambda _: 0.0,
-        waits_for: WaitsFor = lambda _: "",
+        policy: RunPolicy,
         attempts_before: int = 0,
         started_at: float | None = None,
         lineage: Lineage | None = None,
@@ -83,9 +82,7 @@ class JobRun:
         self._make_lineage = make_lineage
         self._attempts = attempts
         self._on_over = on_over
-        self._after_failure = after_failure
-        self._pause_before_next = pause_before_next
-        self._ask_what_it_waits_for = waits_for
+        self._policy = policy
         self._news = RunNews(lambda: on_status(self))
         self.on_asked: Callable[[], None] = _unasked
         """Called when it was asked to end, or for a suspension or a restart, which may take a while."""
@@ -497,8 +494,8 @@ class JobRun:
         if failure is None or self._has_cancelled or not attempt.may_be_followed:
             return Next.END
         self._failed.add(self.last_snapshot, has_lasted=self._has_lasted)
-        self._pause_s = self._pause_before_next(self.failed_attempts)
-        follows = self._after_failure(self, failure)
+        self._pause_s = self._policy.pause_before_next(self.failed_attempts)
+        follows = self._policy.after_failure(self, failure)
         if follows is not Next.AGAIN:
             self._failed.give_up()
         self._cause = self._failed.counted_in(failure) if follows is Next.SUSPEND else None
@@ -569,7 +566,7 @@ class JobRun:
     def _go_on(self) -> None:
         if self._wish is not None and (self._wish.exported is None or self._wish.exported.done()):
             self._wish = None  # another attempt was all that was asked for; an export waits until that runs
-        self.waits_for = self._ask_what_it_waits_for(self)
+        self.waits_for = self._policy.waits_for(self)
         if self.status is not self._news.last:
             self._tell()
         if not self.waits_for:

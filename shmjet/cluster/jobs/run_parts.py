@@ -83,6 +83,22 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     age: float = 0.0
 
 
+class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows an attempt that has failed, and when.
+
+    Args:
+        after_failure: says what follows it, unless results may have been made visible; called with the run.
+        pause_before_next: says for how many seconds the next one waits, from how many attempts have failed since the
+            last new snapshot.
+        waits_for: says what an attempt after the first one has to wait for, empty when it may begin; called with the
+            run, and again by its `reconsider`.
+    """
+
+    after_failure: Callable[[Any, Failure], Next] = lambda *_: Next.END
+    pause_before_next: Callable[[int], float] = lambda _: 0.0
+    waits_for: Callable[[Any], str] = lambda _: ""
+
+
 class RunSuspension(msgspec.Struct, frozen=True, kw_only=True):
     """Why a run is suspended.
 

@@ -17,7 +17,7 @@ from shmjet.cluster.jobs.recorded_runs import RecordedRuns
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after, pause_before_next
 from shmjet.cluster.jobs.run import JobRun
-from shmjet.cluster.jobs.run_parts import Next, RunRequest, Told
+from shmjet.cluster.jobs.run_parts import Next, RunPolicy, RunRequest, Told
 from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.jobs.run_recovery import RunRecovery
 from shmjet.cluster.jobs.run_watchers import RunWatchers
@@ -135,6 +135,11 @@ class JobService:
             taken_over=taken_over,
             send_files=self._send_files,
         )
+        self._policy = RunPolicy(
+            after_failure=self._after_failure,
+            pause_before_next=self._pause_before_next,
+            waits_for=self._surviving.waits_for,
+        )
         self.participants = registry
         registry.open(services, self._post)
         self.watchers = RunWatchers()
@@ -225,9 +230,7 @@ class JobService:
             attempts=self._make_attempt,
             on_status=told,
             on_over=over,
-            after_failure=self._after_failure,
-            pause_before_next=self._pause_before_next,
-            waits_for=self._surviving.waits_for,
+            policy=self._policy,
             # The first attempt may have begun before a record said so. A number must not come again: members that
             # still have a part of the first attempt would take the next one for it, and the run would never start.
             attempts_before=0 if copy is None else max(1, copy.state.attempts),
