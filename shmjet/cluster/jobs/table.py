@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from shmjet.cluster.jobs.past_runs import PastRun, past_runs
-from shmjet.cluster.jobs.run_parts import Running
+from shmjet.cluster.jobs.run_parts import Running, ShownRun
 from shmjet.cluster.jobs.run_watchers import RunWatchers, news_of
 from shmjet.cluster.membership.run_messages import EndedRun, RunEnd
 from shmjet.cluster.protocol import ExecutionChanged, Submission
@@ -70,7 +70,7 @@ class JobTable:
         return self._jobs.items()
 
     @property
-    def executions(self) -> list[Running | PastRun]:
+    def executions(self) -> list[ShownRun]:
         """All executions that are remembered, the oldest first, with past ones of other coordinators."""
         own, past = self._executions.values(), self.past()
         return sorted((*past, *own), key=lambda run: run.started_at) if past else list(own)

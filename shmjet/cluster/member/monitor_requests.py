@@ -16,9 +16,8 @@ import msgspec
 from shmjet._version import version
 from shmjet.cluster.jobs.participant import Participant
 from shmjet.cluster.jobs.registry import ParticipantRegistry
-from shmjet.cluster.jobs.run_parts import RunSuspension
+from shmjet.cluster.jobs.run_parts import ShownRun
 from shmjet.cluster.jobs.suspension import cause_of
-from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot
 from shmjet.cluster.protocol import (
     ArenaTaken,
     Attached,
@@ -57,25 +56,6 @@ class Watched(Protocol):
     def completed_at(self) -> float | None: ...
 
 
-class WatchedRun(Watched, Protocol):
-    """A run that this member coordinates."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def attempt_count(self) -> int: ...
-    @property
-    def suspension(self) -> RunSuspension | None: ...
-    @property
-    def last_snapshot(self) -> LastSnapshot | None: ...
-    @property
-    def waits_for(self) -> str: ...
-    @property
-    def member_addresses(self) -> list[str]: ...
-    @property
-    def last_restart(self) -> LastRestart | None: ...
-
-
 class MonitorRequests:
     """See the module.
 
@@ -91,7 +71,7 @@ class MonitorRequests:
         self,
         settings: MemberSettings,
         segment: Arena,
-        led: Callable[[], Sequence[WatchedRun]],
+        led: Callable[[], Sequence[ShownRun]],
         participants: ParticipantRegistry,
         partitions: Callable[[], PartitionCounts],
     ) -> None:
@@ -166,7 +146,7 @@ class MonitorRequests:
         self._words.release()
 
 
-def _led_row(run: WatchedRun, part: Participant | None) -> ExecutionRow:
+def _led_row(run: ShownRun, part: Participant | None) -> ExecutionRow:
     return msgspec.structs.replace(
         _row(run.id, run, part, leads=True),
         attempts=run.attempt_count,
