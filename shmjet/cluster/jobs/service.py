@@ -18,7 +18,7 @@ from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after, pause_before_next
 from shmjet.cluster.jobs.run import JobRun
 from shmjet.cluster.jobs.run_parts import Next, RunPolicy, RunRequest, Told
-from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
+from shmjet.cluster.jobs.run_records import RunRecords
 from shmjet.cluster.jobs.run_recovery import RunRecovery
 from shmjet.cluster.jobs.run_watchers import RunWatchers
 from shmjet.cluster.jobs.submissions import Submissions
@@ -131,7 +131,7 @@ class JobService:
         self._surviving = SurvivingRuns(
             cluster,
             scale_up_delay,
-            take_up=lambda copy, lost: self._recovery.take_up(copy, lost),
+            take_up=lambda copy, lost: self.recovery.take_up(copy, lost),
             taken_over=taken_over,
             send_files=self._send_files,
         )
@@ -153,7 +153,7 @@ class JobService:
             post.has_all,
             allow_code=allow_code,
         )
-        self._recovery = RunRecovery(
+        self.recovery = RunRecovery(
             self.submissions,
             self._make_run,
             self._lineages,
@@ -171,10 +171,6 @@ class JobService:
     def is_taking_over(self) -> bool:
         """Whether this member coordinates, and does not know yet what runs there are."""
         return self._surviving.is_taking_over
-
-    def restore_runs(self, records: list[RunRecord] | None = None) -> None:
-        """See `RunRecovery.restore`."""
-        self._recovery.restore(records)
 
     # -- what is coordinated here -------------------------------------------------------------------------------
 

@@ -348,7 +348,7 @@ class Member:
         """Go on with the jobs of its storage, or of other records."""
         if self._storage is not None:
             self._phase(f"going on with the jobs in its storage {self._storage}")
-        self._jobs.restore_runs(records)
+        self._jobs.recovery.restore(records)
 
     def _is_restored(self) -> None:
         self._has_restored = True
