@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 import shmjet
 from shmjet import (
+    ClientConfig,
     ConfigError,
     JetConfig,
     JetInstance,
@@ -247,6 +250,26 @@ def test_a_job_of_a_cluster_goes_on_when_all_have_come(storage: Path, tmp_path: 
     assert ended(first, gate) == {key: len(range(key, COUNT, 7)) for key in range(7)}
     for jet in (second, first):
         jet.shutdown()
+
+
+def test_a_client_waits_for_a_job_while_all_members_are_started_again(
+    storage: Path, tmp_path: Path, eventually: Eventually
+) -> None:
+    gate = tmp_path / "gate"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    settings = JetConfig(cores=1, storage=str(storage), bind=address, secret="s")
+    member = shmjet.new_instance(settings)
+    with shmjet.new_client([address], ClientConfig(secret="s", timeout=SOON_S)) as client:
+        execution = client.new_job(counting(gate), COUNTING).execute()
+        brief = client.new_job(counting(gate), JobConfig(name="brief")).execute()
+        eventually(lambda: has_counted(client, 0))
+        member.shutdown()
+        with pytest.raises(CancelledError):  # nothing is known of it when the member is started again
+            brief.result(SOON_S)
+        with shmjet.new_instance(settings):
+            gate.touch()
+            execution.result(SOON_S)
 
 
 def test_a_cluster_can_go_on_without_a_member(

@@ -430,10 +430,15 @@ class JobService:
         """Stop everything: this member is shut down. Runs of which there are records go on when it is started again.
 
         Args:
-            goes_on: whether other members go on with its runs, so that clients hear nothing of their end here.
+            goes_on: whether other members go on with its runs, so that clients hear nothing of their end here; nor do
+                clients that look for members hear of runs with which this one goes on when it is started again.
         """
         self._is_closing = True
         if goes_on:
             self.watchers.tell_nobody()
+        elif self._cluster.is_networked:
+            for number, run in self._runs.items():
+                if self._recorded.keeps(run.lineage):
+                    self.watchers.forget(number)
         self.cancel_all()
         self.participants.orphan_all("its member is being shut down")
