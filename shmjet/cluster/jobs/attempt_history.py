@@ -51,16 +51,17 @@ class RestartHistory:
 
     def __init__(self) -> None:
         self.last: LastRestart | None = None
-        self._began_at: float | None = None
-        """When the attempt before has failed, or was told to stop, for a restart that has not come to its end."""
+        self.is_under_way = False
+        """Whether the attempt before has failed, or was told to stop, for a restart that has not come to its end."""
+        self._began_at = 0.0
 
     def begins(self, why: str, now: float) -> None:
         """Take that a restart begins, unless one is under way."""
-        if self._began_at is None:
-            self._began_at = now
+        if not self.is_under_way:
+            self.is_under_way, self._began_at = True, now
         self.last = LastRestart(why)
 
     def ends(self, now: float) -> None:
-        """Take that an attempt runs."""
-        if self.last is not None and self._began_at is not None:
-            self.last, self._began_at = LastRestart(self.last.cause, now - self._began_at), None
+        """Take that an attempt runs, after a restart that is under way."""
+        if self.last is not None and self.is_under_way:
+            self.last, self.is_under_way = LastRestart(self.last.cause, now - self._began_at), False

@@ -481,7 +481,7 @@ class JobRun:
                     f"{attempt.failure.type_name}: {attempt.failure.text}".split("\n", 1)[0],
                     asyncio.get_running_loop().time(),
                 )
-        elif attempt.status is JobStatus.RUNNING and not self._stopping_for_wish:
+        elif attempt.status is JobStatus.RUNNING and self._restarts.is_under_way and not self._stopping_for_wish:
             self._restarts.ends(asyncio.get_running_loop().time())
         self._tell()
         if attempt is self._attempt and attempt.status is JobStatus.RUNNING:
@@ -509,11 +509,12 @@ class JobRun:
 
     def _tell(self) -> None:
         status = self.status
+        is_over = status.is_terminal
         self._news.tell_listeners(status)
-        if status.is_terminal:
+        if is_over:
             self.completed_at = time.time()
             self._export_comes_too_late()
-        self._news.tell(status)
+        self._news.tell(is_over=is_over)
 
     def _export_comes_too_late(self) -> None:
         """Tell a client that waits for its export, for which no attempt is being stopped yet, that none will come."""

@@ -63,16 +63,21 @@ class RunNews:
             for listener in list(self._listeners):
                 listener(old, status)
 
-    def tell(self, status: JobStatus) -> None:
-        """Tell the client, in time, and all that waits, of a status."""
-        if status.is_terminal:
+    def tell(self, *, is_over: bool) -> None:
+        """Tell the client, in time, and all that waits, that the run has changed.
+
+        Args:
+            is_over: whether it has ended.
+        """
+        if is_over:
             if self._announcer is not None:
                 self._announcer.cancel()
                 self._announcer = None
             self.tell_client()
         elif self._client_waits:
             self.tell_client()
-        self.wake()
+        if self._waiting:
+            self.wake()
 
     def wake(self) -> None:
         """Have all coroutines that wait look again."""
