@@ -177,12 +177,15 @@ class GroupTable:
         """
     def copy_on(self, blocks: int, /) -> bool:
         """Copy some more blocks of about 4 KiB of a captured table; return whether there are others."""
-    def note_updates(self) -> None:
-        """Begin to note to which groups rows are added; groups that are new are among them."""
+    def note_updates(self, most: int, /) -> None:
+        """Begin to note to which groups rows are added; groups that are new are among them.
+
+        Nothing is noted any more when they are more than `most`.
+        """
     def take_updates(self) -> bytes | None:
         """Return of each group 1 if it has got a row since `note_updates`, else 0, and stop noting.
 
-        None: it has not been noted, or there was no memory to do so.
+        None: it has not been noted, there were too many, or there was no memory to do so.
         """
     @property
     def nbytes(self) -> int:

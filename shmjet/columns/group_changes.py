@@ -1,8 +1,9 @@
 """Which partitions of a table of groups have changed since it was saved last.
 
 The partition of each group is kept, so that keys are hashed once. The table notes the groups that rows are added to, so
-that a save costs little where little has changed. Where most partitions change nothing is noted for some time: it would
-only cost. Must not know processors.
+that a save costs little where little has changed. Where most partitions change, noting would only cost: it ends when so
+many groups have changed that few partitions can be without one, and there is none for some time where that cannot be
+told from the number. Must not know processors.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from shmjet.columns.group_export import PartitionsOf, Piece, slices
 from shmjet.columns.group_page import Positions
-from shmjet.columns.groups import Groups
+from shmjet.columns.groups import ANY_NUMBER, Groups
 from shmjet.columns.partition_order import HASHED_ROWS, PartitionOrder, rows_at_once
 from shmjet.columns.typed_groups import TypedGroups
 
@@ -25,6 +26,9 @@ LEAST_GROUPS: Final = 16
 
 LONGEST_PAUSE: Final = 16
 """Saves for which nothing is noted, at most."""
+
+MOST_CHANGED: Final = 8
+"""Changed groups to a partition, with which all that is left unchanged is one partition in 3,000."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -45,15 +49,19 @@ class GroupChanges:
     """Tells parts of a table that did not change from one save to the next.
 
     Args:
-        count: partitions.
+        count: partitions of the job; groups may be in a few of them only.
+        are_hashed: groups are spread over them by hashes, so that any of them are.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, are_hashed: bool = False) -> None:
         self._count = count
+        self._most = MOST_CHANGED * count if are_hashed else ANY_NUMBER
         self._partitions = np.zeros(0, np.uint32)
         """Of each group, as far as it is known."""
         self._changed = np.zeros(count, np.int64)
         """By partition the save before which it changed last."""
+        self._has_groups = np.zeros(count, np.bool_)
+        """By partition, as far as it is known."""
         self._save = self._table = 0
         self._serial = -1
         self._pause = self._left = 0
@@ -67,10 +75,11 @@ class GroupChanges:
         if groups.serial != self._serial:
             self._serial = groups.serial
             self._partitions = self._partitions[:0]
+            self._has_groups[:] = False
         if self._left:
             self._left -= 1
         elif len(groups) >= LEAST_GROUPS * self._count:
-            groups.note_updates()
+            groups.note_updates(self._most)
         return flags
 
     def pieces(
@@ -89,6 +98,7 @@ class GroupChanges:
         known, rows, found = len(self._partitions), len(groups), [self._partitions]
         for at in range(known, rows, HASHED_ROWS):
             found.append(partitions_of(groups.key_columns(at, min(HASHED_ROWS, rows - at))))
+            self._has_groups[found[-1]] = True
             yield None
         self._partitions = partitions = np.concatenate(found)
         if self._most_have_changed(partitions[flags]):
@@ -105,7 +115,7 @@ class GroupChanges:
         is_changed = np.zeros(self._count, np.bool_)
         is_changed[partitions] = True
         self._changed[is_changed] = self._save
-        are_most = 2 * int(is_changed.sum()) > self._count
+        are_most = 2 * int(is_changed.sum()) > int(self._has_groups.sum())
         if are_most:
             self._left = self._pause = min(2 * self._pause + 1, LONGEST_PAUSE)
         else:

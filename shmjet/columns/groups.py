@@ -43,6 +43,9 @@ _MOVED_AT_ONCE: Final = 1 << 16
 _COPIED_AT_ONCE: Final = 64
 """Blocks of 4 KiB that are copied in a step."""
 
+ANY_NUMBER: Final = (1 << 64) - 1
+"""Groups that `note_updates` notes, where none are too many."""
+
 _NOTHING: Final = np.zeros(0, np.bool_)
 _NOTHING.flags.writeable = False
 
@@ -418,15 +421,15 @@ class Groups:
         made._stores = stores
         return made
 
-    def note_updates(self) -> None:
-        """Begin to note which groups get rows."""
+    def note_updates(self, most: int = ANY_NUMBER) -> None:
+        """Begin to note which groups get rows, until they are more than `most`."""
         if self._table is not None:
-            self._table.note_updates()
+            self._table.note_updates(most)
 
     def take_updates(self) -> npt.NDArray[np.bool_] | None:
         """Tell of each group, by position, whether it has got rows since `note_updates`, and stop noting.
 
-        None: that is not known, as it was not noted, or as the groups have moved to another table.
+        None: that is not known: it was not noted, or no more as too many did, or the groups have moved to another table.
         """
         found = None if self._table is None else self._table.take_updates()
         if found is None:

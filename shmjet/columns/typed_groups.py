@@ -19,7 +19,7 @@ from shmjet.columns.expressions.projection import Projection
 from shmjet.columns.group_page import Positions
 from shmjet.columns.group_rows import PairTable
 from shmjet.columns.group_schema import check_names, state_name, state_separator
-from shmjet.columns.groups import Groups
+from shmjet.columns.groups import ANY_NUMBER, Groups
 from shmjet.columns.promotion import converted, differing, is_known, promoted
 from shmjet.columns.schemas import Kind, nulls
 from shmjet.columns.typed_plan import TypedPlan, restated
@@ -226,9 +226,9 @@ class TypedGroups:
         """As `Groups.serial`."""
         return self._groups.serial
 
-    def note_updates(self) -> None:
+    def note_updates(self, most: int = ANY_NUMBER) -> None:
         """As `Groups.note_updates`."""
-        self._groups.note_updates()
+        self._groups.note_updates(most)
 
     def take_updates(self) -> npt.NDArray[np.bool_] | None:
         """As `Groups.take_updates`."""

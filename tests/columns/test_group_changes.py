@@ -11,7 +11,7 @@ import pytest
 
 from shmjet import Batch
 from shmjet.columns import count, max_by, n_unique, sum_
-from shmjet.columns.group_changes import LEAST_GROUPS, LONGEST_PAUSE, GroupChanges, PartitionPieces
+from shmjet.columns.group_changes import LEAST_GROUPS, LONGEST_PAUSE, MOST_CHANGED, GroupChanges, PartitionPieces
 from shmjet.columns.group_export import Piece, RestoredGroups
 from shmjet.columns.typed_groups import TypedGroups
 from tests.examples import seeds
@@ -111,6 +111,29 @@ def test_a_table_that_changes_all_over_is_looked_at_now_and_then_only() -> None:
     saves.groups.add(rows([7], 9))
     assert is_restored(saves)
     assert saves.written == 1
+
+
+def test_a_processor_counts_only_the_partitions_of_its_groups() -> None:
+    saves = Saves()
+    saves.changes = GroupChanges(3 * PARTITIONS)
+    saves.groups.add(rows(range(3 * KEYS)))
+    for _ in range(2):  # the partitions of all groups are known after the second save
+        assert is_restored(saves)
+    saves.groups.add(rows(range(3 * KEYS)))
+    assert is_restored(saves)
+    assert saves.written == -1
+
+
+def test_noting_ends_when_so_many_have_changed_that_their_partitions_must_have() -> None:
+    saves = Saves()
+    saves.changes = GroupChanges(PARTITIONS, are_hashed=True)
+    saves.groups.add(rows(range(KEYS)))
+    for size, written in ((0, -1), (MOST_CHANGED * PARTITIONS + 1, PARTITIONS), (1, -1), (1, PARTITIONS), (0, 1)):
+        assert is_restored(saves)
+        assert saves.written == written
+        saves.groups.add(rows(range(size)))
+    assert is_restored(saves)
+    assert saves.written == 0
 
 
 def test_groups_that_move_to_another_table_are_written() -> None:

@@ -343,7 +343,7 @@ static void test_notes(uint64_t keys) {
     CHECK(group_open(&table, "i", 1, FUNCTIONS, "it", 2) == GROUP_OK);
     for (int round = 0; round < 4; round++) {
         uint64_t before = table.memory.header->groups;
-        CHECK(group_note(&table) == 0);
+        CHECK(group_note(&table, UINT64_MAX) == 0);
         for (uint64_t row = 1; row <= before; row++) CHECK(!table.updated[row]);
         add_random(&table, keys);
         uint64_t after = table.memory.header->groups, noted = 0;

@@ -264,11 +264,15 @@ def test_a_table_has_one_capture_at_a_time() -> None:
 def test_groups_that_get_rows_are_noted() -> None:
     table = sums([1, 2, 3], [1, 1, 1])
     assert table.take_updates() is None
-    table.note_updates()
+    table.note_updates(9)
     assert table.take_updates() == bytes(3)
     assert table.take_updates() is None
-    table.note_updates()
-    table.add([column([2, 9])], [column([5, 5]), None], 2)
+    table.note_updates(2)
+    for _ in range(3):
+        table.add([column([2, 9])], [column([5, 5]), None], 2)
     assert table.take_updates() == bytes([0, 1, 0, 1])
+    table.note_updates(1)
+    table.add([column([2, 9])], [column([5, 5]), None], 2)
+    assert table.take_updates() is None  # there were too many
     with pytest.raises(ValueError, match="captured"):
-        captured_of(table).note_updates()
+        captured_of(table).note_updates(9)

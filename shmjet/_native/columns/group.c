@@ -472,10 +472,11 @@ static PyObject *table_copy_on(GroupTable *self, PyObject *number) {
     Py_RETURN_FALSE;
 }
 
-static PyObject *table_note_updates(GroupTable *self, PyObject *none) {
-    (void)none;
+static PyObject *table_note_updates(GroupTable *self, PyObject *most) {
+    unsigned long long rows = PyLong_AsUnsignedLongLong(most);
+    if (PyErr_Occurred()) return NULL;
     if (self->captured) return PyErr_SetString(PyExc_ValueError, "a captured GroupTable takes no rows"), NULL;
-    if (group_note(&self->table) < 0) return PyErr_NoMemory();
+    if (group_note(&self->table, rows) < 0) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
@@ -488,8 +489,7 @@ static PyObject *table_take_updates(GroupTable *self, PyObject *none) {
     uint64_t noted = groups < room ? groups : room - 1;
     memcpy(PyBytes_AsString(flags), self->table.updated + 1, noted);
     memset(PyBytes_AsString(flags) + noted, 0, groups - noted);
-    free(self->table.updated);
-    self->table.updated = NULL;
+    group_note_no_more(&self->table);
     return flags;
 }
 
@@ -516,10 +516,10 @@ static PyMethodDef table_methods[] = {
     {"restored", table_restored, METH_O | METH_CLASS, "restored(regions) -> GroupTable: what __reduce__ took apart"},
     {"capture", (PyCFunction)table_capture, METH_NOARGS, "capture() -> GroupTable: what it holds now"},
     {"copy_on", (PyCFunction)table_copy_on, METH_O, "copy_on(blocks) -> bool: whether more of it wait to be copied"},
-    {"note_updates", (PyCFunction)table_note_updates, METH_NOARGS,
-     "note_updates() -> None: begin to note which groups rows are added to"},
+    {"note_updates", (PyCFunction)table_note_updates, METH_O,
+     "note_updates(most) -> None: begin to note which groups rows are added to, until they are more than that"},
     {"take_updates", (PyCFunction)table_take_updates, METH_NOARGS,
-     "take_updates() -> bytes | None: of each group 1 if it got a row, and stop; None: that was not noted"},
+     "take_updates() -> bytes | None: of each group 1 if it got a row, and stop; None: not noted, or too many"},
     {"__reduce__", (PyCFunction)table_reduce, METH_NOARGS, "Copies the contents."},
     {NULL, NULL, 0, NULL},
 };

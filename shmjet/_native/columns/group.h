@@ -144,31 +144,46 @@ static inline uint64_t group_used(const group_table_t *table, int region) {
     }
 }
 
-/* Begins to note which rows are written to. Returns -1 with errno when there is no room. */
-static inline int group_note(group_table_t *table) {
+/* Begins to note which rows are written to, until more than `most` of them are. Returns -1 with errno when there is no
+ * room. */
+static inline int group_note(group_table_t *table, uint64_t most) {
     uint64_t room = table->memory.header->groups + 1;
     free(table->updated);
     table->updated = calloc(room, 1);
     table->updated_room = table->updated ? room : 0;
+    table->updated_rows = 0;
+    table->updated_most = most;
     return table->updated ? 0 : -1;
 }
 
-/* Notes the rows of a block. Where there is no room for that nothing is noted any more. */
+static inline void group_note_no_more(group_table_t *table) {
+    free(table->updated);
+    table->updated = NULL;
+}
+
+/* Notes the rows of a block. Where there is no room for that, or there are too many, nothing is noted any more. */
 static inline void group_note_rows(group_table_t *table, int count) {
     uint64_t rows = table->memory.header->groups + 1;
     if (rows > table->updated_room) {
         uint64_t room = rows + rows / 2 + BLOCK;
         uint8_t *grown = realloc(table->updated, room);
         if (!grown) {
-            free(table->updated);
-            table->updated = NULL;
+            group_note_no_more(table);
             return;
         }
         memset(grown + table->updated_room, 0, room - table->updated_room);
         table->updated = grown;
         table->updated_room = room;
     }
-    for (int i = 0; i < count; i++) table->updated[table->block->groups[i]] = 1;
+    const uint32_t *groups = table->block->groups;
+    uint8_t *updated = table->updated;
+    uint64_t fresh = 0;
+    for (int i = 0; i < count; i++) {
+        fresh += !updated[groups[i]];
+        updated[groups[i]] = 1;
+    }
+    table->updated_rows += fresh;
+    if (table->updated_rows > table->updated_most) group_note_no_more(table);
 }
 
 /* Adds rows, or with `is_merge` the states of groups. `columns` has those of each aggregate one after the other: one

@@ -72,6 +72,7 @@ typedef struct {
     group_capture_t *capture; /* of it, while blocks are being copied; else NULL */
     uint8_t *updated;         /* a byte for each row: whether it was written to since group_note(); NULL: not noted */
     uint64_t updated_room;
+    uint64_t updated_rows, updated_most; /* how many of them; how many there may be */
     uint32_t *tags; /* of the rows that are not in the index yet, all of which were loaded: group_load.h */
     uint64_t loaded, tags_room; /* `loaded`: how many there are of which nothing was looked for yet */
     group_waiting_t waiting;

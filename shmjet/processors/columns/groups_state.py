@@ -58,7 +58,10 @@ class ChangeNotes:
         from shmjet.columns.group_changes import GroupChanges
 
         partitions = row_partitions(context, keys, {})
-        self._changes = None if partitions is None else GroupChanges(partitions.placement.count)
+        self._changes = None
+        if partitions is not None:
+            placement = partitions.placement
+            self._changes = GroupChanges(placement.count, are_hashed=placement.partitioner is None)
 
     def taken(self, groups: Groups | TypedGroups) -> Changed | None:
         """Return what has changed since the last call, before the table is captured."""
