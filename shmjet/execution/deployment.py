@@ -50,6 +50,7 @@ from shmjet.execution.tasklet_transfer import pack, unpack
 from shmjet.ipc.inline_or_memfd import MOST_INLINE, InlineOrMemfd
 from shmjet.ring.class_versions import classes_in
 from shmjet.ring.pickling import ItemEncodingError
+from shmjet.snapshots.chunk import EntryError
 
 _decoded = lru_cache(maxsize=256)(os.fsdecode)  # every job of a client has the same paths
 
@@ -426,7 +427,9 @@ class Deployment:
         if tasklet is not None:
             name, index = self.vertex_and_index(tasklet)
         hint = ""
-        if issubclass(type(error), ItemEncodingError):
+        if issubclass(type(error), EntryError):
+            hint = "saved state must be picklable; save plain data, and open resources in init() and after a restore"
+        elif issubclass(type(error), ItemEncodingError):
             hint = "items that go to another worker must be picklable; emit plain data, or open the resource in init()"
         elif issubclass(type(error), OSError) and OSError.__dict__["errno"].__get__(error) == errno.EMFILE:
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -136,12 +136,12 @@ class ProcessorEntries:
         """
         columns = column_bytes(entries)
         by_owner = not columns and not self._go_by_partition
-        shares = self._partitions.split_by_owner(entries) if by_owner else None
+        shares = self._split(entries, by_owner=True) if by_owner else None
         if shares is None:
             self._broadcast += [entry for entry in entries if type(entry[0]) is BroadcastKey]
             self._own_rows += [entry for entry in entries if type(entry[0]) is OwnRows]
             entries = [tuple(entry) for entry in entries if type(entry[0]) not in _WITHOUT_PARTITION]
-            shares = self._partitions.split_by_owner(entries) if by_owner else self._partitions.split(entries)
+            shares = self._split(entries, by_owner=by_owner)
             assert shares is not None
         self._count += len(entries)
         for place, share in enumerate(shares):
@@ -151,6 +151,15 @@ class ProcessorEntries:
             self._column_bytes = 0
             self._full.update(self._waiting)
             self._are_others_full = bool(self._broadcast or self._own_rows)
+
+    def _split(self, entries: list[Entry], *, by_owner: bool) -> list[list[Entry] | None] | None:
+        partitions = self._partitions
+        try:
+            return partitions.split_by_owner(entries) if by_owner else partitions.split(entries)
+        except TypeError as error:
+            if partitions.scheme != SCHEME_DEFAULT:
+                raise  # of the user's partitioner
+            raise TypeError(f"an entry of offer_to_snapshot() cannot be saved under its key: {error}") from error
 
     def _keep(self, partition: int, share: list[Entry] | None) -> None:
         if share is None:
@@ -256,7 +265,8 @@ class ProcessorEntries:
         else:
             together = [entry for share in waiting.values() for entry in share]
             head = SEVERAL, 0, SCHEME_NONE
-        piece = self._writer.write(together, *head, most=_PIECE_BYTES)
+        # An entry by itself is written whatever its size: it would be encoded twice, and may be most of the state.
+        piece = self._writer.write(together, *head, most=None if len(together) == 1 else _PIECE_BYTES)
         if piece is not None:
             self.pieces.append(piece)
         elif self._writer.error is None:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from shmjet.cluster.jobs.attempt_snapshots import AGAIN_S, LAST_TRIES, OPEN_SOURCES_S, AttemptSnapshots, early_vertices
+from shmjet.cluster.jobs.attempt_snapshots import (
+    AGAIN_S,
+    FAILURES_AT_ONCE,
+    LAST_TRIES,
+    OPEN_SOURCES_S,
+    AttemptSnapshots,
+    early_vertices,
+)
 from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.phase import Phase
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
@@ -335,6 +342,26 @@ def test_a_terminal_snapshot_says_so_before_anything_ends(tmp_path: Path) -> Non
     assert story.told() == [ResolvePart(7, 1, True)]
     story.snapshots.follow(Phase.FINISHING)  # its tasklets have ended before all reports were there
     assert outcomes == [None]
+
+
+def test_a_terminal_snapshot_that_fails_is_always_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    story = Story(tmp_path)
+    for number in range(1, FAILURES_AT_ONCE + 2):
+        story.clock.pass_by(INTERVAL)
+        story.told()
+        story.save(number, error="no space left on device")
+        story.resolve(number)
+    caplog.clear()
+    outcomes: list[str | None] = []
+    story.snapshots.take(SnapshotRequest(terminal=True), outcomes.append)
+    story.told()
+    story.save(number + 1, error="no space left on device")
+    story.resolve(number + 1)
+    assert outcomes == ["no space left on device"]
+    assert caplog.messages == [
+        f"snapshot {number + 1} of job 'job' has failed: no space left on device; the job stops without it, and goes on "
+        "from the one before it"
+    ]
 
 
 def test_requests_wait_for_the_snapshot_that_is_being_taken(tmp_path: Path) -> None:

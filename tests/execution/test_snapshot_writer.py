@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shmjet import Batch
+from shmjet._native import Codec
 from shmjet.core import BroadcastKey
-from shmjet.execution.snapshot_writer import ProcessorEntries, column_bytes
+from shmjet.execution.snapshot_writer import ProcessorEntries, SnapshotWriter, column_bytes
 from shmjet.snapshots.chunk import SCHEME_DEFAULT
 from shmjet.snapshots.manifest import BROADCAST, OWNED, SEVERAL, Piece
 
@@ -120,6 +122,25 @@ def test_few_large_entries_make_several_pieces() -> None:
     assert entries.flush(lambda: False)
     assert sum(len(keys) for _, keys in written.pieces) == 40
     assert max(len(keys) for _, keys in written.pieces) <= 16
+
+
+def test_a_large_entry_by_itself_is_encoded_once(tmp_path: Path) -> None:
+    pickled = []
+
+    class Large:
+        def __reduce__(self) -> Any:
+            pickled.append(self)
+            return bytes, (1 << 20,)
+
+    writer = SnapshotWriter(str(tmp_path), "1.chunk", Codec())
+    for number in range(2):  # with the first one it is found out whether it can be read back
+        entries: Any = ProcessorEntries(writer, ByKey(), 0)  # type: ignore[arg-type]
+        entries.add([(7, Large())])
+        pickled.clear()
+        assert entries.flush(lambda: False)
+        assert len(entries.pieces) == 1
+    writer.close()
+    assert (number, len(pickled)) == (1, 1)
 
 
 def test_large_entries_go_by_partition_once_a_piece_has_shown_that_they_are_large() -> None:

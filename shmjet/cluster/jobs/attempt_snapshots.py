@@ -284,6 +284,8 @@ class AttemptSnapshots:
             text = f"snapshot {taking.id} of job {self._source.name} has failed: {error}"
             if self._only_sinks_wait:
                 self._last_has_failed(text)
+            elif request.terminal and request.name is None:  # what is asked for is done all the same
+                logger.warning("%s; the job stops without it, and goes on from the one before it", text)
             elif self._lineage.takes_snapshots:
                 self._log.warning("%s; the next one begins in %g s", text, self._interval)
         self._tell_done(error)
