@@ -12,6 +12,7 @@ import sys
 try:
     from shmjet._native._core import (
         CLAIMS_HEADER,
+        CRC32_IS_FAST,
         DOORBELL_SIZE,
         RECORD_HEADER,
         RING_ALIGNMENT,
@@ -38,6 +39,7 @@ try:
         Totals,
         add_up,
         ascends,
+        crc32,
         clock_ns,
         cut_frames,
         cut_results,
@@ -68,6 +70,7 @@ except ImportError as _error:
 
 __all__ = [
     "CLAIMS_HEADER",
+    "CRC32_IS_FAST",
     "DOORBELL_SIZE",
     "RECORD_HEADER",
     "RING_ALIGNMENT",
@@ -94,6 +97,7 @@ __all__ = [
     "Totals",
     "add_up",
     "ascends",
+    "crc32",
     "clock_ns",
     "cut_frames",
     "cut_results",

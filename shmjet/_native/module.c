@@ -3,6 +3,7 @@
 #include "ring/native.h"
 
 #include "codec/codec.h"
+#include "codec/crc32.h"
 #include "items/items.h"
 #include "ring/claims.h"
 #include "ring/slab.h"
@@ -159,6 +160,7 @@ static PyMethodDef module_methods[] = {
     {"ascends", ordering_ascends, METH_O,
      "ascends(keys) -> bool | None: whether numbers or ASCII text do; None: it has others"},
     FAST("unify_nans", nans_unify, "unify_nans(keys, nan) -> list: every NaN, in tuples too, is this one"),
+    FAST("crc32", codec_crc32, "crc32(data, value=0) -> int: as zlib.crc32"),
     FAST("name_tuples", codec_name_tuples, "name_tuples(number, type) -> None: the codec knows them by this number"),
     FAST("cut_frames", frames_cut,
          "cut_frames(items, stamps, slide, offset, lowest) -> (dict[end, items], late items)"),
@@ -281,7 +283,8 @@ static int module_exec(PyObject *module) {
         PyModule_AddIntConstant(module, "RECORD_HEADER", RECORD_HEADER_SIZE) < 0 ||
         PyModule_AddIntConstant(module, "DOORBELL_SIZE", DOORBELL_SIZE_BYTES) < 0 ||
         PyModule_AddIntConstant(module, "SLAB_UNIT", SLAB_UNIT) < 0 ||
-        PyModule_AddIntConstant(module, "CLAIMS_HEADER", CLAIMS_HEADER_SIZE) < 0)
+        PyModule_AddIntConstant(module, "CLAIMS_HEADER", CLAIMS_HEADER_SIZE) < 0 ||
+        PyModule_AddIntConstant(module, "CRC32_IS_FAST", crc32_is_fast()) < 0)
         return -1;
     return 0;
 }

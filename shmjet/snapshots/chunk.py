@@ -11,19 +11,23 @@ import errno
 import mmap
 import os
 import struct
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
-from shmjet._native import Codec
+from shmjet._native import CRC32_IS_FAST, Codec
 from shmjet.data.errors import ShmjetError
 from shmjet.ring.class_versions import ClassName, NewerClasses
 from shmjet.ring.frames import CODEC_COLUMNS, CODEC_PICKLE
 from shmjet.ring.pickling import ItemEncodingError, carries_classes, dumps_by_value, loads, loads_by
 from shmjet.snapshots.manifest import DamagedSnapshotError, Piece
 from shmjet.snapshots.unreadable import short_text, unreadable_entry
+
+if CRC32_IS_FAST:
+    from shmjet._native import crc32
+else:
+    from zlib import crc32
 
 FILE_HEAD: Final = struct.Struct("<8sII")
 """Of a chunk file: `MAGIC`, `VERSION`, 0."""
@@ -143,9 +147,9 @@ class ChunkWriter:
         if most is not None and size > most:
             return None
         head = PIECE_HEAD.pack(partition, partition_count, len(entries), codec, scheme, size)
-        checksum = zlib.crc32(head)
+        checksum = crc32(head)
         for part in parts:
-            checksum = zlib.crc32(part, checksum)
+            checksum = crc32(part, checksum)
         self._open()
         offset = self.size
         self._append([head, *parts])
@@ -225,7 +229,7 @@ class ChunkReader:
             DamagedSnapshotError: it is torn, damaged or missing.
         """
         with self._view(piece) as view:
-            if zlib.crc32(view) != piece.checksum:
+            if crc32(view) != piece.checksum:
                 raise self._damaged(piece, "its checksum is wrong")
 
     def entries(self, piece: Piece) -> list[Entry]:

@@ -89,6 +89,9 @@ HIDDEN int columns_decode(Codec *codec, const uint8_t *data, uint64_t size, Py_s
 /* The module's function name_tuples(number, type). */
 HIDDEN PyObject *codec_name_tuples(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
+/* The module's function crc32(data, value). */
+HIDDEN PyObject *codec_crc32(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
 /* Builds a list and gives it the references in values[]. */
 HIDDEN PyObject *list_from(const Codec *codec, PyObject **values, Py_ssize_t count);
 
