@@ -8,6 +8,7 @@ from typing import Any
 
 from shmjet.core.context import ProcessorContext
 from shmjet.core.inbox import Inbox
+from shmjet.core.keys import partition_id
 from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, Outbox
 from shmjet.ring import pickling
 from shmjet.testing.mode_outbox import carried
@@ -96,6 +97,11 @@ class TestMap(dict[Any, Any]):
     def get_all(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """Return the entries that exist for some keys."""
         return {key: self[key] for key in keys if key in self}
+
+    def items_of(self, partitions: Iterable[int]) -> list[tuple[Any, Any]]:
+        """Return the entries of some of `DEFAULT_PARTITION_COUNT` partitions."""
+        chosen = set(partitions)
+        return [entry for entry in self.items() if partition_id(entry[0]) in chosen]
 
     def size(self) -> int:
         """Return the number of entries."""

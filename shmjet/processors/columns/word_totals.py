@@ -67,8 +67,7 @@ class CountColumnProcessor(BulkProcessor):
         """Fold what is not ASCII, a part at a time, then emit."""
         if not self._is_folded:
             self._is_folded = self._counts.fold()
-            return False
-        return super().complete()
+        return self._is_folded and super().complete()
 
     def results(self) -> Iterable[Batch]:
         """Return the counts, a batch at a time."""
