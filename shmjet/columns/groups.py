@@ -429,7 +429,7 @@ class Groups:
     def take_updates(self) -> npt.NDArray[np.bool_] | None:
         """Tell of each group, by position, whether it has got rows since `note_updates`, and stop noting.
 
-        None: that is not known: it was not noted, or no more as too many did, or the groups have moved to another table.
+        None: that is not known: it was not noted, or too many did, or the groups have moved to another table.
         """
         found = None if self._table is None else self._table.take_updates()
         if found is None:

@@ -359,8 +359,8 @@ def test_a_terminal_snapshot_that_fails_is_always_told(tmp_path: Path, caplog: p
     story.resolve(number + 1)
     assert outcomes == ["no space left on device"]
     assert caplog.messages == [
-        f"snapshot {number + 1} of job 'job' has failed: no space left on device; the job stops without it, and goes on "
-        "from the one before it"
+        f"snapshot {number + 1} of job 'job' has failed: no space left on device; the job stops without it, and goes "
+        "on from the one before it"
     ]
 
 

@@ -312,7 +312,9 @@ def test_key_without_canonical_bytes_fails_the_attempt(tmp_path: Path) -> None:
     with Manual(tmp_path) as manual:
         manual.source.save_to_snapshot = lambda: manual.source.outbox.offer_to_snapshot([1], 2)
         manual.go_on()
-        with pytest.raises(TypeError, match=r"an entry of offer_to_snapshot\(\) cannot be saved under its key: \[1\].*cannot be a key"):
+        with pytest.raises(
+            TypeError, match=r"an entry of offer_to_snapshot\(\) cannot be saved under its key: \[1\].*cannot be a key"
+        ):
             manual.save(1)
 
 
