@@ -96,6 +96,9 @@ def list_jobs(address: str | None, config: Path | None, *, everything: bool, as_
         ]
         print(json.dumps(rows, indent=2))
     elif not shown:
+        if address is not None or config is not None:
+            with connect(address, config) as jet:
+                jet.jobs()  # says what keeps the cluster from knowing its jobs, where that is why there are none
         print("no job is running" + ("" if everything else "; with -a ended jobs are listed, too"))
     else:
         print_jobs([{**job_facts(member, row), "member": member.about.address} for member, row in shown])

@@ -30,6 +30,7 @@ from shmjet import (
 )
 from shmjet.cli.lifecycle import recover
 from shmjet.cli.outcome import CommandError
+from shmjet.cli.remote import list_jobs
 from shmjet.cluster.folder import base_folder, sweep
 from tests.waiting import until
 
@@ -285,6 +286,8 @@ def test_a_cluster_can_go_on_without_a_member(
     with joined(storage / "1") as alone:
         monkeypatch.setenv("SHMJET_SECRET", "s")
         address = alone.cluster.members[0].address
+        with pytest.raises(ShmjetError, match="on the disks of members that have not come yet"):
+            list_jobs(address, None, everything=False, as_json=False)
         assert recover(address, None) == 0
         assert dict(alone.get_map("m")) == entries
         with pytest.raises(CommandError, match="this cluster waits for no member"):
