@@ -12,11 +12,18 @@ import itertools
 import random
 from collections.abc import Callable
 
-from shmjet.cluster.membership.events import PartitionsLost, State, TableInstalled, ViewInstalled, WasFenced
+from shmjet.cluster.membership.events import (
+    PartitionsLost,
+    State,
+    StoredRunsWanted,
+    TableInstalled,
+    ViewInstalled,
+    WasFenced,
+)
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import MembershipMessage, Peer, View
 from shmjet.cluster.partitions.recovery import StoredTable
-from shmjet.cluster.partitions.table import Version
+from shmjet.cluster.partitions.table import Change, Event, Version
 from tests.cluster.simulated_data import PARTITIONS, SimulatedData
 
 TICK_S = 0.25
@@ -46,6 +53,8 @@ class Node:
         self.version: Version = (0, 0)
         self.stored: StoredTable | None = None
         """What its disk has when a member is started."""
+        self.runs_of = ""
+        """The member whose runs on disk this one has got."""
         self.uuid = ""
         """The identity at the time of the event that is looked at: it may have changed since."""
 
@@ -66,7 +75,7 @@ class Node:
             stored=self.stored,
         )
         self.generation += 1
-        self.paused_until, self.epoch, self.uuid, self.version = 0.0, 0, peer.uuid, (0, 0)
+        self.paused_until, self.epoch, self.uuid, self.version, self.runs_of = 0.0, 0, peer.uuid, (0, 0), ""
         self.held.clear()
         self.gone_for_me.clear()
         self.simulation.at(self.simulation.now, self.tick, self.generation)
@@ -91,6 +100,7 @@ class Node:
         self.member.tick(now)
         self.settle()
         self.simulation.data.write(self)
+        self.restore()
         if self.member is not None:
             self.simulation.at(now + TICK_S, self.tick, generation)
 
@@ -125,6 +135,8 @@ class Node:
                 self.simulation.data.view_installed(event, self.uuid)
                 self.gone_for_me.update(peer.uuid for peer in (*event.lost, *event.left))
                 self.simulation.removals += len(event.lost)
+            elif isinstance(event, StoredRunsWanted):
+                self.ask_for_runs(event.member)
             elif isinstance(event, WasFenced):
                 self.simulation.fencings += 1
                 self.uuid = event.me.uuid
@@ -135,6 +147,30 @@ class Node:
             self.simulation.transmit(self, address, message)
         if member.state is State.LEFT:
             self.kill()
+
+    def ask_for_runs(self, member: str) -> None:
+        """Get the runs that a member has on disk, from there: a moment later, or not at all, as the network has it."""
+
+        def get(asked: Membership | None) -> None:
+            if asked is None or asked is not self.member or self.simulation.now < self.paused_until:
+                return
+            other = self.simulation.node_of(member)
+            if other is not None and (other is self or self.simulation.connects(self.address, other.address)):
+                self.runs_of = member
+                asked.has_runs_of(member)
+                self.settle()
+
+        self.simulation.at(self.simulation.now + 0.02 * self.simulation.random.random(), get, self.member)
+
+    def restore(self) -> None:
+        """Go on with the runs on disk of the last coordinator, as the present one, at some time."""
+        member = self.member
+        table = None if member is None or not member.is_coordinator else member.table
+        if member is None or table is None or table.is_waiting or not table.led_by:
+            return
+        if self.simulation.random.random() < 0.3:
+            member.report([Change(Event.RESTORED, 0, table.led_by)])
+            self.settle()
 
     def check_table(self, event: TableInstalled) -> None:
         table = event.table
@@ -316,6 +352,10 @@ class Simulation:
             assert table is not None
             if not table.is_settled:
                 self.broken(f"not all partitions are where they should be: {table}")
+
+    def node_of(self, uuid: str) -> Node | None:
+        """Return the host of a member that lives."""
+        return next((n for n in self.members() if n.member is not None and n.member.me.uuid == uuid), None)
 
     def shake(self, delay: float, drop: float, double: float) -> None:
         self._delay, self._drop, self._double = delay, drop, double

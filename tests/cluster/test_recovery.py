@@ -62,6 +62,23 @@ def test_each_primary_is_who_had_the_partition_and_backups_are_made_anew() -> No
     assert later.origin == "a"
 
 
+def test_the_runs_of_the_last_coordinator_count_until_the_present_one_goes_on_with_them() -> None:
+    found = {uuid: stored(old, before()) for uuid, old in zip("xyz", "bca", strict=True)}
+    table, _ = waiting(1, found["x"], NEW[:1], 1).after(2, NEW, 1)
+    opened = recovered(table, found, NEW, 1, all_came=False)
+    assert opened.led_by == "z"
+    later, _ = opened.after(3, NEW[:2], 1)
+    assert later.led_by == "z", "others have its records"
+    assert later.changed([Change(Event.RESTORED, 0, "y")]) is later
+    restored = later.changed([Change(Event.RESTORED, 0, "z")])
+    assert (restored.led_by, restored.stamp) == ("", later.stamp + 1)
+    for last, led_by in ((opened, "2"), (restored, "0")):  # all are away once more
+        again = {str(place): stored(uuid, last) for place, uuid in enumerate(last.members)}
+        members = [Holder(uuid, "there") for uuid in again]
+        table, _ = waiting(9, again["0"], members[:1], 1).after(10, members, 1)
+        assert recovered(table, again, members, 1, all_came=False).led_by == led_by
+
+
 def test_an_older_table_counts_no_more() -> None:
     newer, lost = before().after(8, OLD[1:], 1)
     assert not lost
@@ -173,7 +190,7 @@ def _end_and_come_back(simulation: Simulation, chance: random.Random, seed: int)
                 assert table.is_waiting or table.version > newest.table.version, f"seed {seed}"
                 if not table.is_waiting and not is_open:
                     is_open = True
-                    _check(table, newest, seed)
+                    _check(simulation, table, newest, seed)
     simulation.is_healed = True
     simulation.up_to(simulation.now + 15)
     simulation.check_together()
@@ -183,9 +200,14 @@ def _end_and_come_back(simulation: Simulation, chance: random.Random, seed: int)
     assert all(table.is_safe for table in tables(simulation)), f"seed {seed}"
 
 
-def _check(table: PartitionTable, newest: StoredTable, seed: int) -> None:
+def _check(simulation: Simulation, table: PartitionTable, newest: StoredTable, seed: int) -> None:
     """Check the first table under which partitions are open."""
     before = dict(zip(table.members, table.former, strict=True))
+    last = newest.table.led_by or newest.table.members[0]
+    assert before.get(table.led_by, "") == (last if last in newest.table.members else ""), f"seed {seed}"
+    for node in simulation.members():  # the next coordinator can go on with the runs
+        is_open = node.member is not None and node.member.table is table
+        assert not is_open or table.led_by in ("", node.runs_of), f"seed {seed}"
     for partition, (primary, *_) in enumerate(table.owners()):
         assert before[primary] == newest.table.primary(partition), f"seed {seed}"
 

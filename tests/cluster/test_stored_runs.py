@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from shmjet.cluster.jobs.run_records import RunRecords
+from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.jobs.stored_runs import StoredRuns
 from shmjet.cluster.partitions.table import Holder, PartitionTable
+from shmjet.cluster.protocol import Submission
 from shmjet.data.errors import ShmjetError
+from shmjet.execution.job_plan import JobShape
+
+JOB = Submission("job", None, JobShape([], []), b"", b"", {}, [])
 
 
 class Network:
@@ -69,3 +73,43 @@ def test_a_member_that_is_lost_is_not_waited_for(tmp_path: Path) -> None:
             await finding
 
     asyncio.run(story())
+
+
+def test_the_records_that_a_member_has_got_count_when_the_member_that_had_them_is_lost(tmp_path: Path) -> None:
+    async def story() -> None:
+        a, b, records = pair(tmp_path, "b")
+        records[1].all = lambda: [RunRecord(7, "lineage", JOB)]  # type: ignore[method-assign]
+        assert await a.get("b")
+        b.receive = lambda *_: None  # type: ignore[method-assign]
+        a.member_gone("b", "member b is gone")
+        assert [record.run for record in await a.find()] == [7]
+        a.forget()
+        finding = asyncio.ensure_future(a.find())
+        await asyncio.sleep(0)
+        a.member_gone("b", "member b is gone")
+        with pytest.raises(ShmjetError, match="cannot be asked"):
+            await finding
+
+    asyncio.run(story())
+
+
+def test_a_member_asks_once_at_a_time_and_again_after_a_failure(tmp_path: Path) -> None:
+    async def story() -> None:
+        silent = StoredRuns(Network("a", "b"), RunRecords(tmp_path / "a"))
+        getting = asyncio.ensure_future(silent.get("b"))
+        await asyncio.sleep(0)
+        assert not await silent.get("b")
+        silent.member_gone("b", "member b is gone")
+        assert not await getting
+        a, _, _ = pair(tmp_path, "b")
+        assert await a.get("b")
+
+    asyncio.run(story())
+
+
+def test_records_of_runs_that_others_have_ended_go(tmp_path: Path) -> None:
+    records = RunRecords(tmp_path)
+    for number in (3, 4, 5):
+        records.write(RunRecord(number, "lineage", JOB))
+    records.keep_only({4, 9})
+    assert [record.run for record in records.all()] == [4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 
 import msgspec
 
@@ -86,6 +87,11 @@ class RecordedRuns:
         """Remove the record of a run that has its outcome."""
         if self._records is not None:
             self._records.remove(run.id)
+
+    def keep_only(self, runs: Container[int]) -> None:
+        """Remove the records of all other runs: they have ended while another member coordinated."""
+        if self._records is not None:
+            self._records.keep_only(runs)
 
     def forget(self, run: JobRun) -> None:
         """Take that nothing is left of a run."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
+from collections.abc import Container
 from pathlib import Path
 from typing import Final
 
@@ -72,6 +73,12 @@ class RunRecords:
     def remove(self, run: int) -> None:
         """Remove the record of a run that has its outcome."""
         self._path_of(run).unlink(missing_ok=True)
+
+    def keep_only(self, runs: Container[int]) -> None:
+        """Remove the records of all other runs: they have ended while another member coordinated."""
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            if path.stem.isdecimal() and int(path.stem) not in runs:
+                path.unlink(missing_ok=True)
 
     def all(self) -> list[RunRecord]:
         """Return all readable records, by the numbers of their runs."""

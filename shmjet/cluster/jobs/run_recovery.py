@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -17,6 +17,7 @@ import msgspec
 from shmjet.cluster.jobs.lineage import ELSEWHERE, LOST_ALL, Lineage
 from shmjet.cluster.jobs.lineages import Lineages
 from shmjet.cluster.jobs.recorded_runs import RecordedRuns
+from shmjet.cluster.jobs.run import JobRun
 from shmjet.cluster.jobs.restart_policy import next_after
 from shmjet.cluster.jobs.run_parts import Next, Running, RunRequest, Told
 from shmjet.cluster.jobs.run_records import RunRecord
@@ -57,6 +58,8 @@ class RunRecovery:
         recorded: the records on disk.
         may_run: says whether clients may have a job run here.
         has_files: says whether the files attached to a job are here.
+        runs: gives the live ones that this member coordinates, by number.
+        has_record: says whether a run is live or has ended by what other members have said.
         give_outcome: called with the record of a run that does not go on, and with its outcome.
     """
 
@@ -69,6 +72,8 @@ class RunRecovery:
         *,
         may_run: Callable[[Submission], bool],
         has_files: Callable[[Submission], bool],
+        runs: Callable[[], Mapping[int, JobRun]],
+        has_record: Callable[[int], bool],
         give_outcome: Callable[[RunRecordCopy, RunEnd], None],
     ) -> None:
         self._submissions = submissions
@@ -77,6 +82,8 @@ class RunRecovery:
         self._recorded = recorded
         self._may_run = may_run
         self._has_files = has_files
+        self._runs = runs
+        self._has_record = has_record
         self._give_outcome = give_outcome
 
     def restore(self, records: list[RunRecord] | None = None) -> None:
@@ -89,7 +96,7 @@ class RunRecovery:
         own = self._recorded.all()
         if own is None:
             return
-        found = own if records is None else records
+        found = own if records is None else [record for record in records if not self._has_record(record.run)]
         for record in found:
             job = record.job
             try:
@@ -114,7 +121,18 @@ class RunRecovery:
                 run.start_suspended(member_failed(DamagedSnapshotError(text)))
             else:
                 run.start()
-        self._lineages.remove_all_but({record.lineage for record in found})
+        if records is not None:
+            self.forget_ended({record.run for record in found})
+        live = {run.lineage.name for run in self._runs().values() if run.lineage is not None}
+        self._lineages.remove_all_but({record.lineage for record in found} | live)
+
+    def forget_ended(self, but: Collection[int] = ()) -> None:
+        """Remove what is on disk of runs that others have brought to their end, for a coordinator that knows all runs.
+
+        Args:
+            but: numbers of further runs of which the record stays.
+        """
+        self._recorded.keep_only({*self._runs(), *but})
 
     def take_up(self, copy: RunRecordCopy, lost: str) -> None:
         """Go on with a run whose coordinator is lost.

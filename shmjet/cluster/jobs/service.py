@@ -160,8 +160,15 @@ class JobService:
             self._recorded,
             may_run=lambda job: allow_code or job.named in named,
             has_files=post.has_all,
+            runs=lambda: self._runs,
+            has_record=lambda run: self._surviving.knows(run),
             give_outcome=self._give_outcome,
         )
+
+    async def recorded(self) -> None:
+        """Wait until all members have the records of all runs, as far as they are connected."""
+        for number in list(self._runs):
+            await self._surviving.recorded(number)
 
     def has_job(self, job_id: str) -> bool:
         """Say whether a job may be run again, or is being run."""

@@ -215,6 +215,11 @@ class SurvivingRuns:
         """Take that members have been sent the files attached to the job of a run: now they get its record."""
         self._replication.files_sent(run, members)
 
+    def knows(self, run: int) -> bool:
+        """Say whether there is a record of a run here, or it has ended."""
+        copies = self.copies
+        return run in self._kept or copies.state_of(run) is not None or copies.end_of(run) is not None
+
     async def recorded(self, run: int) -> None:
         """Wait until all members that have been sent the record of a run have it, or are lost."""
         kept = self._kept.get(run)

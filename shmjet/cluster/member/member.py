@@ -24,13 +24,14 @@ from shmjet.cluster.jobs.job_requests import JobRequests
 from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.member_loss import MemberLossHandler
 from shmjet.cluster.jobs.registry import ParticipantRegistry
-from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
+from shmjet.cluster.jobs.run_records import RunRecords
 from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
 from shmjet.cluster.jobs.stored_runs import StoredRuns
 from shmjet.cluster.member.cluster_of_runs import ClusterOfRuns
 from shmjet.cluster.member.cluster_status import ClusterStatus
+from shmjet.cluster.member.jobs_of_storage import JobsOfStorage
 from shmjet.cluster.member.member_grid import MemberGrid
 from shmjet.cluster.member.monitor_requests import MonitorRequests
 from shmjet.cluster.member.networked_member import NetworkedMember, describe
@@ -115,13 +116,19 @@ class Member:
         self._make_services()
         self._make_jobs()
         self._make_requests()
+        self._jobs_of_storage = JobsOfStorage(
+            self._jobs,
+            self._network,
+            self._stored_runs,
+            has_storage=self._storage is not None,
+            opened=self._grid.opened,
+            serve_held=self._requests.serve_held,
+        )
         if self._network is not None:
             self._open_to_members(self._network)
         self._stop = asyncio.Event()
         self._closing = contextlib.ExitStack()
         self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
-        self._has_restored = self._storage is None
-        """Whether it goes on with the runs of its storage, if it is to."""
 
     def _make_workers(self, server: ForkServerProcess) -> None:
         """Make the workers, what relays their logs, and who looks after them; none of them runs yet."""
@@ -220,7 +227,7 @@ class Member:
             observables=self._observables,
             records=records,
             scale_up_delay=self.settings.scale_up_delay,
-            taken_over=lambda: self._requests.serve_held(),
+            taken_over=lambda: self._jobs_of_storage.taken_over(),
         )
 
     def _make_requests(self) -> None:
@@ -280,12 +287,13 @@ class Member:
             attachments=self._attachments,
             keeper=keeper,
             stored_runs=stored_runs,
+            jobs_of_storage=self._jobs_of_storage,
             cluster_status=self._cluster_status,
             note_change=self._monitor.note_change,
         )
 
     def _knows_runs(self) -> bool:
-        return self._has_restored and not self._jobs.is_taking_over
+        return self._jobs_of_storage.has_restored and not self._jobs.is_taking_over
 
     def _pass_on(self, member: str, client: LocalClient, request: Any) -> None:
         assert self._requests.forwarder is not None
@@ -331,40 +339,18 @@ class Member:
             return False
         table = None if self._network is None else self._network.table
         if table is not None and table.is_waiting:
-            going_on = self._tasks.start(self._restore_later())
+            going_on = self._tasks.start(self._jobs_of_storage.restore_when_opened())
             if not (table.awaited and self._is_coordinator):  # this one may be the last that was missing
                 await asyncio.wait((going_on,), timeout=_SETTLE_S)
         else:
-            if self._is_coordinator:
-                self._restore()
-            self._is_restored()
+            if self._storage is not None:
+                self._phase(f"going on with the jobs in its storage {self._storage}")
+            self._jobs_of_storage.restore()
         return not self._stop.is_set()
 
     @property
     def _is_coordinator(self) -> bool:
         return self._network is None or self._network.is_coordinator
-
-    def _restore(self, records: list[RunRecord] | None = None) -> None:
-        """Go on with the jobs of its storage, or of other records."""
-        if self._storage is not None:
-            self._phase(f"going on with the jobs in its storage {self._storage}")
-        self._jobs.recovery.restore(records)
-
-    def _is_restored(self) -> None:
-        self._has_restored = True
-        self._requests.serve_held()
-
-    async def _restore_later(self) -> None:
-        """Go on with jobs when maps and lists, which they may use, are there."""
-        assert self._grid.keeper is not None
-        assert self._stored_runs is not None
-        await self._grid.keeper.opened()
-        try:
-            if self._is_coordinator:
-                self._restore(await self._stored_runs.find())
-        except ShmjetError as error:
-            logger.error("the jobs of the cluster do not go on: %s", error)
-        self._is_restored()
 
     async def _join(self, network: Network) -> None:
         settings = self.settings

@@ -104,6 +104,11 @@ class MemberGrid:
         """What is on disk of the partitions of the cluster; None: nothing."""
         return None if self._partitions_on_disk is None else self._partitions_on_disk.found
 
+    async def opened(self) -> None:
+        """Wait until no member with partitions on its disk is waited for."""
+        if self.keeper is not None:
+            await self.keeper.opened()
+
     def _trouble(self) -> tuple[str, str] | None:
         """Return why maps and lists cannot be used here now, as an error's class and text."""
         network = self._network

@@ -17,6 +17,7 @@ from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.jobs.snapshot_keeper import SnapshotKeeper
 from shmjet.cluster.jobs.stored_runs import StoredRuns, StoredRunsMessage
 from shmjet.cluster.member.cluster_status import ClusterStatus
+from shmjet.cluster.member.jobs_of_storage import JobsOfStorage
 from shmjet.cluster.member.member_grid import MemberGrid
 from shmjet.cluster.member.request_dispatcher import RequestDispatcher
 from shmjet.cluster.membership.events import ViewInstalled
@@ -80,6 +81,7 @@ class NetworkedMember:
         attachments: Attachments,
         keeper: SnapshotKeeper,
         stored_runs: StoredRuns,
+        jobs_of_storage: JobsOfStorage,
         cluster_status: ClusterStatus,
         note_change: Callable[[], None],
     ) -> None:
@@ -95,6 +97,7 @@ class NetworkedMember:
             attachments: the files attached to jobs.
             keeper: of copies of snapshots.
             stored_runs: on the disks of members.
+            jobs_of_storage: goes on with these.
             cluster_status: collects reports about members.
             note_change: called when a process that monitors the member is to look.
         """
@@ -113,6 +116,7 @@ class NetworkedMember:
         self._attachments = attachments
         self._keeper = keeper
         self._stored_runs = stored_runs
+        self._jobs_of_storage = jobs_of_storage
         self._cluster_status = cluster_status
         self._note_change = note_change
 
@@ -157,6 +161,7 @@ class NetworkedMember:
             logger.warning("%s", waits_for or "maps and lists are there, as they were on disk")
         self._partitions.look()
         self._note_change()
+        self._jobs_of_storage.table_changed()
 
     def connection_lost(self, peer: Peer, why: str) -> None:
         """See `NetworkUser`."""
@@ -165,6 +170,10 @@ class NetworkedMember:
         self._partitions.connection_lost(peer.uuid)
         self._loss.connection_lost(peer, why, self._network.view)
         self._gives_no_answer(peer, text)
+
+    def stored_runs_wanted(self, member: str) -> None:
+        """See `NetworkUser`."""
+        self._jobs_of_storage.wanted(member)
 
     def _gives_no_answer(self, peer: Peer, why: str) -> None:
         """Have no question wait for a member."""
@@ -185,6 +194,7 @@ class NetworkedMember:
     def fenced(self, others: tuple[Peer, ...], why: str) -> None:
         """See `NetworkUser`."""
         self._loss.fenced(others, why, self._network.address)
+        self._jobs_of_storage.fenced()
         for peer in others:
             self._gives_no_answer(peer, f"this member was removed, because {why}")
 

@@ -76,6 +76,12 @@ class PartitionsLost(msgspec.Struct, frozen=True):
     partitions: tuple[int, ...]
 
 
+class StoredRunsWanted(msgspec.Struct, frozen=True):
+    """The runs that a member has on disk are needed here; `Membership.has_runs_of` follows. It is reported again."""
+
+    member: str
+
+
 class WasIsolated(msgspec.Struct, frozen=True):
     """We have lost touch with these, which is more than half; what they took part in has failed."""
 
@@ -99,4 +105,6 @@ class HasLeft(msgspec.Struct, frozen=True):
     """The others know that we go."""
 
 
-Event = ViewInstalled | TableInstalled | PartitionsLost | WasIsolated | WasFenced | JoinFailed | HasLeft
+Event = (
+    ViewInstalled | TableInstalled | PartitionsLost | StoredRunsWanted | WasIsolated | WasFenced | JoinFailed | HasLeft
+)

@@ -26,6 +26,7 @@ from shmjet.cluster.membership.events import (
     JoinFailed,
     PartitionsLost,
     State,
+    StoredRunsWanted,
     TableInstalled,
     ViewInstalled,
     WasFenced,
@@ -282,6 +283,11 @@ class Network:
         self._state.report(changes)
         self._pump()
 
+    def has_runs_of(self, member: str) -> None:
+        """Take that this member has the runs that another one, or itself, has on disk."""
+        self._state.has_runs_of(member)
+        self._pump()
+
     def is_connected(self, identity: str) -> bool:
         """Say whether there is a connection to a member."""
         return identity in self._contacts
@@ -344,6 +350,8 @@ class Network:
             case PartitionsLost():
                 lost = ", ".join(map(str, event.partitions))
                 logger.error("no member is left that has these partitions, and they begin anew, empty: %s", lost)
+            case StoredRunsWanted():
+                self._user.stored_runs_wanted(event.member)
             case WasIsolated():
                 self._was_isolated = True
                 logger.error("lost touch with %s: this member waits", _names(event.lost))

@@ -53,6 +53,9 @@ class NetworkUser(Protocol):
     def table_changed(self) -> None:
         """There is a new table of partitions."""
 
+    def stored_runs_wanted(self, member: str) -> None:
+        """The runs on disk of a member are needed here before partitions are open; `Network.has_runs_of` follows."""
+
     def isolated(self, lost: tuple[Peer, ...]) -> None:
         """More than half of the others cannot be heard."""
 

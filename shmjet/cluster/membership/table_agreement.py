@@ -52,6 +52,9 @@ class TableAgreement:
 
     def forget(self) -> None:
         """Begin anew, under another identity: what this member had is no longer counted."""
+        self.has_runs_of = ""
+        """The member whose runs on disk this one has got; see `take_wanted_runs`."""
+        self._wanted_runs = ""
         self.table: PartitionTable | None = None
         """The table in force; it is of the epoch of the view in force."""
         self._newest: PartitionTable | None = None
@@ -231,6 +234,7 @@ class TableAgreement:
             for change in message.changes
             if (0 <= change.partition < table.count and table.primary(change.partition) == message.sender)
             or (change.event is Event.LEAVING and change.uuid == message.sender)
+            or (change.event is Event.RESTORED and message.sender == me)
         )
         if changed.leaving != table.leaving:
             changed = changed.vacated([_holder(peer) for peer in view.members], self._backups)
@@ -254,6 +258,22 @@ class TableAgreement:
         lost, self._lost = self._lost, []
         return lost
 
+    def take_wanted_runs(self) -> str:
+        """Return the member whose runs on disk this one needs before it accepts that partitions are open; once.
+
+        So the next coordinator has these runs, even if that member and the coordinator are lost at that moment.
+        """
+        wanted, self._wanted_runs = self._wanted_runs, ""
+        return wanted
+
+    def _lacks_runs(self, table: PartitionTable) -> bool:
+        """Say whether a table that does not wait any more cannot be accepted yet."""
+        before = self._newest
+        if before is None or not before.is_waiting or table.is_waiting or table.led_by in ("", self.has_runs_of):
+            return False
+        self._wanted_runs = table.led_by
+        return True
+
     def _bring(self, view: View, me: str, promised: int) -> Iterator[Outgoing]:
         if view.coordinator.uuid == me:
             yield from self._recover(view, me, promised)
@@ -273,7 +293,7 @@ class TableAgreement:
             found[me] = self._stored
         holders = [_holder(peer) for peer in view.members]
         changed = recovered(table, found, holders, self._backups, all_came=self._all_came)
-        if changed is not table:
+        if changed is not table and not self._lacks_runs(changed):
             self._lost = [] if changed.is_waiting else lost_partitions(changed, found)
             yield from self._offer(changed, view, me, promised)
 
@@ -284,6 +304,8 @@ class TableAgreement:
                     yield peer.address, ProposeTable(me, self._proposal)
 
     def _answer(self, table: PartitionTable, view: View, me: str) -> Iterator[Outgoing]:
+        if self._lacks_runs(table):
+            return  # it is proposed again
         if table.epoch == view.epoch and self._newest is not None and table.version >= self._newest.version:
             if table.version > self._newest.version and self._newest is not self.table:
                 self._put_in_force(self._newest)  # nothing is proposed before that is in force

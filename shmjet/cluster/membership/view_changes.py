@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shmjet.cluster.membership.events import PartitionsLost, State, TableInstalled, ViewInstalled
+from shmjet.cluster.membership.events import PartitionsLost, State, StoredRunsWanted, TableInstalled, ViewInstalled
 from shmjet.cluster.membership.member_state import MemberState
 from shmjet.cluster.membership.table_agreement import TableMessage
 from shmjet.cluster.membership.views import (
@@ -162,7 +162,14 @@ class ViewChanges(MemberState):
             self._send(address, message)
         self._table_installed()
 
+    def has_runs_of(self, member: str) -> None:
+        """Take that this member has the runs that another one, or itself, has on disk; it was asked for by an event."""
+        self._tables.has_runs_of = member
+        self._repeat_tables()
+
     def _table_installed(self) -> None:
+        if wanted := self._tables.take_wanted_runs():
+            self._events.append(StoredRunsWanted(wanted))
         table = self._tables.take_installed()
         if table is not None:
             self._events.append(TableInstalled(table))

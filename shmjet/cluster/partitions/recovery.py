@@ -92,7 +92,7 @@ def recovered(
         wanted,
         origin=newest.table.origin,
         former=tuple(before.get(uuid, "") for uuid in places),
-        led_by=now.get(newest.table.members[0], ""),
+        led_by=now.get(newest.table.led_by or newest.table.members[0], ""),
     )
 
 

@@ -46,6 +46,8 @@ class Event(enum.Enum):
     """The primary has sealed the partition: this replica, which has all of it, may be the primary."""
     LEAVING = "leaving"
     """The member itself wants to go, and should have no partition, whatever `Change.partition` says."""
+    RESTORED = "restored"
+    """The coordinator goes on with the runs on the disk of this member, `led_by`, whatever `Change.partition` says."""
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
@@ -70,7 +72,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         origin: which data it is about: the identity of the member that founded the cluster.
         awaited: addresses of members whose partitions, on disk, are waited for; nothing is open then. None: no waiting.
         former: the identity of each member under which it had partitions on disk that count again; see `recovery`.
-        led_by: the member that coordinated the cluster before all were away, by its identity now; empty: not there.
+        led_by: the member that coordinated the cluster before all were away, by its identity now, until the runs on its
+            disk go on; empty: it is not there, or they do.
 
     Example:
         >>> table = PartitionTable.first(1, 4, [Holder("a", "one"), Holder("b", "two")], backups=1)
@@ -194,10 +197,9 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         begun = {row: begin_moves(*row) for row in set(rows)}
         synced, copying = tuple(begun[row][0] for row in rows), tuple(begun[row][1] for row in rows)
         before = dict(zip(self.members, self.former, strict=False))
-        led_by = self.led_by if self.led_by in places else ""
         former = tuple(before.get(uuid, "") for uuid in places) if any(self.former) else ()
         return PartitionTable(
-            epoch, 0, tuple(places), synced, copying, wanted, origin=self.origin, former=former, led_by=led_by
+            epoch, 0, tuple(places), synced, copying, wanted, origin=self.origin, former=former, led_by=self.led_by
         ), lost
 
     def settled(self) -> PartitionTable:
@@ -209,13 +211,15 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 
         What does not fit, because it is about a replica that has another state by now, or that no one has, is ignored.
         """
-        synced, copying, leaving = list(self.synced), list(self.copying), self.leaving
+        synced, copying, leaving, led_by = list(self.synced), list(self.copying), self.leaving, self.led_by
         places = {uuid: place for place, uuid in enumerate(self.members)}
         touched = set()
         for change in changes:
             partition, member = change.partition, places.get(change.uuid, -1)
             if change.event is Event.LEAVING and member >= 0 and member not in leaving:
                 leaving = (*leaving, member)
+            if change.event is Event.RESTORED and change.uuid == led_by:
+                led_by = ""
             if not 0 <= partition < self.count:
                 continue
             held, coming = synced[partition], copying[partition]
@@ -232,10 +236,10 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             touched.add(partition)
         for partition in touched:
             synced[partition] = _trimmed(synced[partition], copying[partition], self.wanted[partition])
-        if not touched and leaving == self.leaving:
+        if not touched and leaving == self.leaving and led_by == self.led_by:
             return self
-        stamp = self.stamp + 1
-        return msgspec.structs.replace(self, stamp=stamp, synced=tuple(synced), copying=tuple(copying), leaving=leaving)
+        rows = {"synced": tuple(synced), "copying": tuple(copying)}
+        return msgspec.structs.replace(self, stamp=self.stamp + 1, leaving=leaving, led_by=led_by, **rows)
 
     def vacated(self, members: Sequence[Holder], backups: int) -> PartitionTable:
         """Return the table with moves away from the members that are leaving, as far as others stay.
