@@ -9,7 +9,15 @@ import pytest
 
 from shmjet.cluster.jobs.surviving_runs import SurvivingRuns
 from shmjet.cluster.lifecycle_messages import RunSettings
-from shmjet.cluster.membership.run_messages import AskRuns, KeepRun, KeepRunState, RunOrigin, RunRecordCopy, RunState
+from shmjet.cluster.membership.run_messages import (
+    AskRuns,
+    KeepRun,
+    KeepRunState,
+    RunEnd,
+    RunOrigin,
+    RunRecordCopy,
+    RunState,
+)
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStatus
@@ -83,5 +91,31 @@ def test_the_quorum_of_a_run_that_was_asked_for_before_is_of_the_cluster_at_that
         runs.add(run, "token", age=age)
         (copy,) = runs.copies.live()
         assert copy.state.quorum == quorum
+
+    asyncio.run(main())
+
+
+def test_a_coordinator_that_loses_touch_keeps_its_runs_and_asks_again_what_it_was_asking() -> None:
+    async def main() -> None:
+        old, new, next_one = view_of(3, "a", "b", "c"), view_of(4, "b", "c"), view_of(5, "b", "c")
+        cluster = FakeCluster("b", new)
+        runs = runs_of(cluster)
+        copy = RunRecordCopy(RunOrigin(1, JOB, "token", None, 1.0), RunState((3, 1)))
+        runs.receive("a", KeepRun(copy))
+        runs.view_changed(old, new, has_joined=False)
+        assert runs.is_taking_over
+        runs.isolated()
+        cluster.view = view_of(0, "b")  # what a member has that is alone
+        assert not runs.is_taking_over
+        assert runs.copies.live() == [copy]
+        run: Any = Run()
+        runs.add(run, "other")
+        assert runs.copies.versions()[run.id] > (4, 0)
+        runs.copies.keep(run.id, RunState((9, 9), end=RunEnd("failed")))
+        cluster.sent.clear()
+        cluster.view = next_one
+        runs.view_changed(new, next_one, has_joined=False)
+        assert runs.is_taking_over
+        assert cluster.sent == [("c", AskRuns(5, {1: (3, 1), run.id: (9, 9)}))]
 
     asyncio.run(main())

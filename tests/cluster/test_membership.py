@@ -244,6 +244,25 @@ def test_a_member_that_hears_less_than_half_of_the_others_waits() -> None:
     assert member.me.uuid == "new-identity"
 
 
+def test_a_member_that_hears_the_others_again_before_they_have_removed_it_has_all_go_on_in_a_new_view() -> None:
+    """The others may not have noticed that it has stopped its jobs."""
+    me = Peer("me", "10.0.0.1:1", 1)
+    view = view_of(7, me, OLD, YOUNG)
+    member = Membership(me, [], 271, str, 0.0)
+    member.receive(Install("old", view), 0.0)
+    for at in range(30):
+        member.tick(at / 10)
+    member.take_messages()
+    assert member.take_events()[-1] == WasIsolated((OLD, YOUNG), (OLD, YOUNG))
+    assert member.state is State.ISOLATED
+    for other in (OLD, YOUNG):
+        member.receive(Heartbeat(other.uuid, view.epoch, ()), 3.0)
+    member.tick(3.1)
+    assert member.state is State.MEMBER
+    proposed = [message.view for _, message in member.take_messages() if isinstance(message, Propose)]
+    assert [(found.epoch > view.epoch, found.members) for found in proposed[:1]] == [(True, view.members)]
+
+
 def test_other_settings_are_refused_with_a_reason() -> None:
     cluster = member_of()
     newcomer = Membership(Peer("new", "10.0.0.9:1", 9), [cluster.me.address], 17, str, 0.0)

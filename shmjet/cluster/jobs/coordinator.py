@@ -236,6 +236,11 @@ class JobCoordinator:
                 self._asked.pop(request, None)
         self._carry_out()
 
+    def break_off(self, failure: Failure) -> None:
+        """Stop the attempt, for something that happened outside of it."""
+        self._attempt.fail(failure)
+        self._carry_out()
+
     # -- asking all to prepare ----------------------------------------------------------------------------------
 
     def _probed(self, probed: Probed) -> None:

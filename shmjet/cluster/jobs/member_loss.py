@@ -75,12 +75,21 @@ class MemberLossHandler:
             self._clients.tell_all(WatchAgain())
             self._forwarder.lost(f"the connection to member {peer.address}, which coordinates, was lost ({why})")
 
-    def isolated(self, lost: tuple[Peer, ...], address: str) -> None:
-        """Fail everything: this is the smaller part of a cluster that was cut."""
+    def isolated(self, lost: tuple[Peer, ...], others: tuple[Peer, ...], address: str) -> None:
+        """Stop everything: this is the smaller part of a cluster that was cut.
+
+        Args:
+            lost: the members that are not heard.
+            others: all other members of the view. Some that are heard may not hear this one, or stop, too.
+            address: of this member.
+        """
         names = ", ".join(peer.address for peer in lost)
         failure = member_lost(f"member {address} has lost touch with {names}", member=names)
-        self._members_gone(lost, failure)
-        self._give_up(failure, CoordinatorLost(failure.text))
+        self._jobs.isolated([peer.uuid for peer in others], failure)
+        for peer in others:
+            self._clients.forwarded_gone(peer.uuid)
+        self._clients.tell_all(CoordinatorLost(failure.text))
+        self._forwarder.lost(failure.text, is_over=True)
 
     def fenced(self, others: tuple[Peer, ...], why: str, address: str) -> None:
         """Give up everything: this member joins the others again, and their coordinator answers its clients."""
@@ -89,11 +98,8 @@ class MemberLossHandler:
             f"member {address} was removed from its cluster, because {why}; remaining members: {names}", member=address
         )
         self._members_gone(others, failure)
-        self._give_up(failure, WatchAgain())
-        self._clear_grid()
-
-    def _give_up(self, failure: Failure, news: CoordinatorLost | WatchAgain) -> None:
         self._jobs.forget_all(failure)
         self._clear_observables()
-        self._clients.tell_all(news)
+        self._clients.tell_all(WatchAgain())
         self._forwarder.lost(failure.text, is_over=True)
+        self._clear_grid()

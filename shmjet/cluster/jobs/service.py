@@ -419,6 +419,21 @@ class JobService:
         """Have all runs go on without this member, which is to leave its cluster, as far as that is soon done."""
         await self._surviving.leave()
 
+    def isolated(self, others: Iterable[str], failure: Failure) -> None:
+        """Stop all attempts: others may count this member as lost, and go on with the runs.
+
+        It keeps the runs and their records: they go on here if it hears the others again before they have removed it.
+
+        Args:
+            others: the other members of its view.
+            failure: of the attempts.
+        """
+        self.members_lost(others, failure)
+        for coordinator in list(self._coordinators.values()):
+            coordinator.break_off(failure)
+        self.participants.orphan_all(failure.text)
+        self._surviving.isolated()
+
     def forget_all(self, failure: Failure) -> None:
         """Stop what others lead, and forget what this member coordinates: it does not any more."""
         runs = list(self.table.active)

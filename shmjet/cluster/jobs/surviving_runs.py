@@ -103,6 +103,10 @@ class SurvivingRuns:
         """Of the views before the one in force: when they ended, and how many members they had."""
         self._asked = 0, ""
         """The epoch and the identity of the last new coordinator that has asked for records."""
+        self._epoch = 0
+        """Of the last view: while this member has none, its states are newer than before, too."""
+        self._has_to_collect = False
+        """Whether it has lost touch with the others before they had said which runs there are."""
 
     @property
     def is_taking_over(self) -> bool:
@@ -201,7 +205,7 @@ class SurvivingRuns:
         )
 
     def _version(self) -> tuple[int, int]:
-        return self._cluster.view.epoch, next(self._counter)
+        return max(self._epoch, self._cluster.view.epoch), next(self._counter)
 
     def _full(self, origin: RunOrigin) -> RunOrigin:
         """Return an origin with the code of its job, which a coordinator has only once."""
@@ -325,19 +329,20 @@ class SurvivingRuns:
             view: in force now.
             has_joined: whether there are members in it that were not in the old one.
         """
-        me = self._cluster.me
+        me, self._epoch = self._cluster.me, view.epoch
         if old is not None:
             self._sizes.append((asyncio.get_running_loop().time(), len(old.members)))
         self._leaving.intersection_update(view.uuids)
         if self._has_left is not None and not self._has_left.done():
             self._ask_to_leave()
+        has_to_collect, self._has_to_collect = self._has_to_collect, False
         if view.coordinator.uuid != me:
             self._stop_collecting()
             return
         is_new = old is not None and old.coordinator.uuid != me
         if old is not None and is_new:
             self._lost = old.coordinator.address
-        if self._collection.is_active or is_new:
+        if self._collection.is_active or is_new or has_to_collect:
             self._collection.begin(view.epoch, [peer.uuid for peer in others(self._cluster)])
         if has_joined:
             now = asyncio.get_running_loop().time()
@@ -413,8 +418,16 @@ class SurvivingRuns:
         state = message.copy.state if isinstance(message, KeepRun) else message.state
         return sender != coordinator and state.version[0] < epoch
 
+    def isolated(self) -> None:
+        """Wait for nothing that others would have to say: this member has lost touch with them."""
+        self._may_leave()
+        if self._collection.is_active:
+            self._has_to_collect = True
+            self._stop_collecting()
+
     def forget(self) -> None:
         """Forget all records: this member is out of its cluster."""
+        self._epoch, self._has_to_collect = 0, False
         self.copies.forget()
         self._sizes.clear()
         self._asked = 0, ""

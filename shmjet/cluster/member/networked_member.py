@@ -184,10 +184,10 @@ class NetworkedMember:
         """See `NetworkUser`."""
         self._jobs.connected(identity)
 
-    def isolated(self, lost: tuple[Peer, ...]) -> None:
+    def isolated(self, lost: tuple[Peer, ...], others: tuple[Peer, ...]) -> None:
         """See `NetworkUser`."""
-        self._loss.isolated(lost, self._network.address)
-        for peer in lost:
+        self._loss.isolated(lost, others, self._network.address)
+        for peer in others:
             self._gives_no_answer(peer, f"this member has lost touch with {peer.address}")
         self._partitions.look()
 

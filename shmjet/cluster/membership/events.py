@@ -83,9 +83,13 @@ class StoredRunsWanted(msgspec.Struct, frozen=True):
 
 
 class WasIsolated(msgspec.Struct, frozen=True):
-    """We have lost touch with these, which is more than half; what they took part in has failed."""
+    """We have lost touch with these, which is more than half; what they took part in has failed.
+
+    `others` are all other members of the view: some may be heard, and not hear us, or be isolated, too.
+    """
 
     lost: tuple[Peer, ...]
+    others: tuple[Peer, ...]
 
 
 class WasFenced(msgspec.Struct, frozen=True):

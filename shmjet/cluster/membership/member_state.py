@@ -157,7 +157,7 @@ class MemberState:
         if self.state is not State.ISOLATED:
             self.state = State.ISOLATED
             self._agreement.withdraw()
-            self._events.append(WasIsolated(lost))
+            self._events.append(WasIsolated(lost, tuple(self._roster.others)))
 
     def _finish_leaving(self) -> None:
         self.state = State.LEFT

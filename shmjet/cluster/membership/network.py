@@ -355,7 +355,8 @@ class Network:
             case WasIsolated():
                 self._was_isolated = True
                 logger.error("lost touch with %s: this member waits", _names(event.lost))
-                self._user.isolated(event.lost)
+                self._user.isolated(event.lost, event.others)
+                self._hang_up(event.others)
             case WasFenced():
                 logger.error("this member was away or cut off, and the others went on: it joins again as a new member")
                 self._give_up(event.others, "it was away or cut off from the others")
@@ -388,6 +389,14 @@ class Network:
         self._user.view_changed(event)
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
+
+    def _hang_up(self, others: Iterable[Peer]) -> None:
+        """Close the connections to all members: what was under way is over, and members that go on have to notice."""
+        link = self.link
+        with contextlib.suppress(LinkLost):
+            for peer in others:
+                if link is not None and peer.uuid in self._contacts:
+                    link.disconnect(peer.uuid)
 
     def _fail_start(self, error: ShmjetError) -> None:
         if self._ready is not None and not self._ready.done():

@@ -56,8 +56,8 @@ class NetworkUser(Protocol):
     def stored_runs_wanted(self, member: str) -> None:
         """The runs on disk of a member are needed here before partitions are open; `Network.has_runs_of` follows."""
 
-    def isolated(self, lost: tuple[Peer, ...]) -> None:
-        """More than half of the others cannot be heard."""
+    def isolated(self, lost: tuple[Peer, ...], others: tuple[Peer, ...]) -> None:
+        """More than half of the other members cannot be heard."""
 
     def fenced(self, others: tuple[Peer, ...], why: str) -> None:
         """This member is not what it was any more: all that it took part in has failed, and its maps are gone."""

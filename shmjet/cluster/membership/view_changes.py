@@ -43,7 +43,11 @@ class ViewChanges(MemberState):
             self._isolate(self._roster.missing(now))
             return
         if self.state is State.ISOLATED:
+            # The others have not removed it. A new view has all go on together, and they are given time to be heard.
             self.state = State.MEMBER
+            self._tables.wants_view = True
+            self._presence.excuse_all(now)
+            staying = self._roster.staying(now)
         if staying[0].uuid != self.me.uuid:
             return
         staying = self._roster.trusted(staying, now)
