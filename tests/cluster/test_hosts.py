@@ -23,6 +23,7 @@ from shmjet import (
     JobStatus,
     MemberLostError,
     Pipeline,
+    ProcessingGuarantee,
     Processor,
     WorkerLostError,
     aggregate_ops,
@@ -397,7 +398,12 @@ def test_a_protected_job_runs_in_neither_half_and_goes_on_when_they_have_met(who
         first = coordinator(whole, jet)
     second, third = others(whole, first)
     with whole.client([first]) as jet:
-        config = JobConfig(name="protected", split_brain_protection=True)
+        config = JobConfig(
+            name="protected",
+            split_brain_protection=True,
+            processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+            snapshot_interval=0.1,
+        )
         protected, plain = jet.new_job(endless(), config).execute(), running(jet, follows=True)
         wait_until(lambda: protected.status is JobStatus.RUNNING, SOON_S, lambda: repr(protected))
         whole.kill(third)

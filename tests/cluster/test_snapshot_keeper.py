@@ -157,6 +157,28 @@ def test_a_participant_forgets_what_is_newer_than_what_it_restores(tmp_path: Pat
     run(members, story())
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_of_what_a_member_has_had_in_another_cluster_only_chunk_files_count(tmp_path: Path, *, goes_on: bool) -> None:
+    members = SimulatedMembers(tmp_path, HOSTS)
+
+    async def story() -> None:
+        await members.take(1, ["a", "b", "c"])
+        second = members.members["b"]
+        await second.keeper.restore(LINEAGE, 1, "a", {})
+        before = set(second.store.names(LINEAGE))
+        second.keeper.forget_all()
+        assert second.lineage().newest() == -1
+        assert set(second.store.names(LINEAGE)) == before - {"1.manifest"}
+        second.keeper.remove_left_over([LINEAGE] if goes_on else [])
+        assert (tmp_path / "b" / LINEAGE).exists() is goes_on
+        files = await members.coordinator.lineage().find()
+        await second.keeper.restore(LINEAGE, 1, "a", files["b"])
+        assert second.lineage().newest() == 1
+        assert set(second.store.names(LINEAGE)) >= before
+
+    run(members, story())
+
+
 def test_what_a_participant_is_still_told_to_keep_does_not_count_when_it_restores_an_older_one(tmp_path: Path) -> None:
     members = SimulatedMembers(tmp_path, HOSTS)
 

@@ -7,7 +7,7 @@ kept, without what only another attempt would need. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -134,12 +134,11 @@ class RunCopies:
         self._ended_jobs.clear()
 
 
-def in_messages(runs: Sequence[EndedRun]) -> Iterator[Sequence[EndedRun]]:
-    """Yield ended runs in pieces of which each fits into a message.
+def in_messages(runs: Sequence[EndedRun]) -> list[Sequence[EndedRun]]:
+    """Return ended runs in pieces of which each fits into a message.
 
     Example:
         >>> [len(piece) for piece in in_messages([EndedRun(run, RunState((1, run))) for run in range(60)])]
         [50, 10]
     """
-    for at in range(0, len(runs), MOST_AT_ONCE):
-        yield runs[at : at + MOST_AT_ONCE]
+    return [runs[at : at + MOST_AT_ONCE] for at in range(0, len(runs), MOST_AT_ONCE)]

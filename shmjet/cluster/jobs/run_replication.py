@@ -95,7 +95,7 @@ class RunReplication:
                 for copy in self._copies.live():
                     if not copy.origin.job.attachments:
                         self._send(member, KeepRun(RunRecordCopy(self._full(copy.origin), copy.state)))
-                for piece in in_messages(self._copies.ended()):
+                for piece in in_messages(self._copies.ended()) or ((),):
                     self._send(member, KeepEnded(list(piece)))
                 self._on_new(member)
 

@@ -37,7 +37,7 @@ from shmjet.cluster.membership.peer_messages import (
     SavePart,
     StartPart,
 )
-from shmjet.cluster.membership.run_messages import RunEnd, RunMessage, RunRecordCopy
+from shmjet.cluster.membership.run_messages import KeepEnded, RunEnd, RunMessage, RunRecordCopy
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.named_jobs import NamedJobs
@@ -221,9 +221,9 @@ class JobService:
 
         def over(run: JobRun) -> None:
             self._surviving.is_over(run)
-            self._runs.pop(run.id, None)
+            is_forgotten = self._runs.pop(run.id, None) is None
             self._recorded.forget(run)
-            if run.lineage is not None and (has_outcome or not is_kept):
+            if run.lineage is not None and (has_outcome or not is_kept) and not is_forgotten:
                 run.lineage.remove()
             on_over(run)
 
@@ -367,6 +367,8 @@ class JobService:
         """
         if isinstance(message, _RECORDS):
             self._surviving.receive(sender, message)
+            if isinstance(message, KeepEnded):  # the live ones have come before
+                self._remove_left_over()
         elif isinstance(message, PartLogs):
             peer = None if view is None else view.find(sender)
             self.logged(message.execution, "" if peer is None else peer.address, message.records, message.dropped)
@@ -410,6 +412,13 @@ class JobService:
             has_joined: whether there are members in it that were not in the old one.
         """
         self._surviving.view_changed(old, view, has_joined=has_joined)
+        if view.coordinator.uuid == self._cluster.me and not self.is_taking_over:
+            self._remove_left_over()
+
+    def _remove_left_over(self) -> None:
+        live = [copy.state.lineage for copy in self._surviving.copies.live()]
+        if self._services.snapshot_keeper is not None:
+            self._services.snapshot_keeper.remove_left_over(live)
 
     def connected(self, member: str) -> None:
         """Take that a member is connected, which may not be in the view yet."""
@@ -435,13 +444,16 @@ class JobService:
         self._surviving.isolated()
 
     def forget_all(self, failure: Failure) -> None:
-        """Stop what others lead, and forget what this member coordinates: it does not any more."""
+        """Stop what others lead, and forget what this member coordinates: it does not any more, and others may."""
         runs = list(self.table.active)
+        self._runs.clear()
         self._surviving.forget()
         self.participants.orphan_all(failure.text)
         self.table.forget_all(failure)
         for run in runs:  # no one knows of it any more, so no attempt may follow
             run.cancel()
+        if self._services.snapshot_keeper is not None:
+            self._services.snapshot_keeper.forget_all()
 
     def cancel_all(self) -> None:
         """Cancel what this member coordinates."""

@@ -50,6 +50,7 @@ class SnapshotCopies:
         backups: how many copies a file has in addition to the first.
         questions: to the others.
         exchange: fetches files of the others, and offers what they are to fetch.
+        forgotten: called with the name of a lineage that all are to forget.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class SnapshotCopies:
         backups: int,
         questions: Questions,
         exchange: FileExchange,
+        forgotten: Callable[[str], None],
     ) -> None:
         self._store = store
         self._network = network
         self._backups = backups
         self._questions = questions
         self._exchange = exchange
+        self._forgotten = forgotten
         self._idle: Callable[[], Iterable[str]] = tuple
         self._look_again = False
         self._looking: asyncio.Task[None] | None = None
@@ -199,6 +202,8 @@ class SnapshotCopies:
             number: of the snapshot.
             but: the version of an exported snapshot to leave.
         """
+        if number < 0:
+            self._forgotten(folder)
         for member in self.others:
             self._network.send(member, ForgetSnapshots(folder, number, but))
 

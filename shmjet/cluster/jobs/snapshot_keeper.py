@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -54,13 +54,15 @@ class SnapshotKeeper:
         self._thread = ThreadPoolExecutor(2, thread_name_prefix="shmjet-snapshots")
         self._questions = Questions(network)
         self._exchange = FileExchange(store, network, self._questions, self._thread)
-        self.copies = SnapshotCopies(store, network, backups, self._questions, self._exchange)
+        self.copies = SnapshotCopies(store, network, backups, self._questions, self._exchange, self._let_go)
         """Those on all members, which this one sees to as the coordinator."""
         self._keeping: dict[str, dict[asyncio.Task[None], int]] = {}
         """What is being kept here, by folder, with the numbers of the snapshots."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._forgetting = asyncio.Lock()
         self._lineages: dict[str, LineageStore] = {}
+        self._left_over: set[str] = set()
+        """The lineages that were here when this member was last out of its cluster, until it is known which go on."""
 
     def stop(self) -> None:
         """Do nothing more."""
@@ -68,6 +70,34 @@ class SnapshotKeeper:
         for task in list(self._tasks):
             task.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def forget_all(self) -> None:
+        """Let no snapshot of a run count here: this member is out of its cluster, and the runs may go on without it.
+
+        Chunk files stay: others may have gone on from an older snapshot and miss a copy. See `remove_left_over`.
+        """
+        for folder in list(self._keeping):
+            if exported_name(folder) is None:
+                for task in self._keeping[folder]:
+                    task.cancel()
+        self._left_over = set(self._store.lineages())
+        for name in self._left_over:
+            with contextlib.suppress(OSError):
+                lineage = self._lineage(name)
+                for number in lineage.valid():
+                    lineage.distrust(number)
+
+    def remove_left_over(self, live: Collection[str]) -> None:
+        """Remove what is left of runs that have ended while this member was out of the cluster.
+
+        Args:
+            live: the lineages of all runs that have not.
+        """
+        for name in self._left_over.difference(live):
+            self._let_go(name)
+            with contextlib.suppress(OSError):
+                self._store.lineage(name).remove()
+        self._left_over.clear()
 
     async def restore(self, lineage: str, number: int, coordinator: str, files: Mapping[str, Sequence[str]]) -> None:
         """Have all of a snapshot here, and let none that is newer count.
@@ -89,6 +119,7 @@ class SnapshotKeeper:
         if coordinator == self._network.me.uuid:
             manifest = await self._exchange.do(lambda: read_manifest(path))
         else:  # a lost coordinator may have left another manifest of this number
+            await self._exchange.do(lambda: self._store.make(lineage))
             data = await self._exchange.read(lineage, path.name, coordinator)
             manifest = parse_manifest(data, path)
             os.replace(await self._exchange.do(lambda: store.write_ahead(number, manifest.files(), data)), path)
@@ -109,6 +140,10 @@ class SnapshotKeeper:
         if name not in self._lineages:
             self._lineages[name] = self._store.lineage(name)
         return self._lineages[name]
+
+    def _let_go(self, name: str) -> None:
+        """Take that a lineage is being removed."""
+        self._lineages.pop(name, None)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -203,7 +238,7 @@ class SnapshotKeeper:
         elif name is not None:
             await self._exchange.do(lambda: self._store.destroy(name))
         elif order.snapshot < 0:
-            self._lineages.pop(order.folder, None)
+            self._let_go(order.folder)
             await self._exchange.do(lambda: self._store.lineage(order.folder).remove())
         else:
             store = self._lineage(order.folder)
