@@ -5,7 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shmjet.cluster.jobs.restart_policy import DAMAGED, MOST_ATTEMPTS, next_after, pause_before_next
+from shmjet.cluster.jobs.restart_policy import (
+    DAMAGED,
+    MOST_ATTEMPTS,
+    next_after,
+    next_after_losing_all,
+    pause_before_next,
+)
 from shmjet.cluster.jobs.run_parts import Next
 from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.data.errors import RestartableError
@@ -70,3 +76,11 @@ def test_pauses_double_and_ten_attempts_take_some_ten_seconds() -> None:
 def test_damage_is_known_by_the_name_of_its_error() -> None:
     assert DamagedSnapshotError.__name__ == DAMAGED
     assert isinstance(DAMAGE, Failure)
+
+
+def test_a_run_that_has_begun_before_is_suspended_when_all_its_snapshots_are_lost() -> None:
+    """A new coordinator has taken no snapshot of it yet, but the lost one may have."""
+    settings = RunSettings(guarantee="exactly_once")
+    assert next_after_losing_all(settings, has_begun_before=True) is Next.SUSPEND
+    assert next_after_losing_all(settings, has_begun_before=False) is Next.END
+    assert next_after_losing_all(RunSettings(suspend_on_failure=True), has_begun_before=False) is Next.SUSPEND

@@ -36,6 +36,17 @@ def next_after(failure: Failure, settings: RunSettings, failed_attempts: int) ->
     return Next.SUSPEND if is_suspended else Next.END
 
 
+def next_after_losing_all(settings: RunSettings, *, has_begun_before: bool) -> Next:
+    """Say what follows when all snapshots of a run are lost: it does not begin anew by itself.
+
+    Args:
+        settings: of the job.
+        has_begun_before: whether it may have made something visible: it has taken a snapshot, or another coordinator
+            has begun it. Otherwise it cannot begin from the exported snapshot that it names.
+    """
+    return Next.SUSPEND if has_begun_before or settings.suspend_on_failure else Next.END
+
+
 def pause_before_next(failed_attempts: int, unit: float) -> float:
     """Say for how many seconds a run waits before its next attempt.
 

@@ -15,7 +15,7 @@ from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.lineages import Lineages
 from shmjet.cluster.jobs.recorded_runs import RecordedRuns
 from shmjet.cluster.jobs.registry import ParticipantRegistry
-from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after, pause_before_next
+from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after, next_after_losing_all, pause_before_next
 from shmjet.cluster.jobs.run import JobRun
 from shmjet.cluster.jobs.run_parts import Next, RunPolicy, RunRequest, Told
 from shmjet.cluster.jobs.run_records import RunRecords
@@ -122,6 +122,8 @@ class JobService:
         self._post = JobPost(post, self._deliver)
         self._coordinators: dict[int, JobCoordinator] = {}
         self._recorded = RecordedRuns(records)
+        self._followed: set[int] = set()
+        """The runs with which this member goes on because their coordinator is lost."""
         self._lineages = Lineages(services.snapshots, services.snapshot_copies)
         self._observables = observables
         self._is_closing = False
@@ -223,6 +225,7 @@ class JobService:
             self._surviving.is_over(run)
             is_forgotten = self._runs.pop(run.id, None) is None
             self._recorded.forget(run)
+            self._followed.discard(run.id)
             if run.lineage is not None and (has_outcome or not is_kept) and not is_forgotten:
                 run.lineage.remove()
             on_over(run)
@@ -244,6 +247,8 @@ class JobService:
         if is_kept:
             self._recorded.add(run)
         self._runs[number] = run
+        if copy is not None:
+            self._followed.add(number)
         self._observables.run_begins(number, observables)
         if self._cluster.is_networked:
             self._record_on_others(run, request, copy)
@@ -299,12 +304,12 @@ class JobService:
         job, text = run.job.name or run.job.job_id, failure.text.split("\n", 1)[0]
         if run.lineage is not None and run.lineage.has_lost_all:
             run.lineage.begin_anew()
-            if run.last_snapshot is None and not self._recorded.is_restarted(
-                run
-            ):  # it has only begun, from an exported one
-                return Next.SUSPEND if run.job.settings.suspend_on_failure else Next.END
-            logger.error("job %s is suspended: %s", job, text)
-            return Next.SUSPEND
+            goes_on = self._recorded.is_restarted(run) or run.id in self._followed
+            has_begun = run.last_snapshot is not None or goes_on
+            follows = next_after_losing_all(run.job.settings, has_begun_before=has_begun)
+            if follows is Next.SUSPEND:
+                logger.error("job %s is suspended: %s", job, text)
+            return follows
         follows = next_after(failure, run.job.settings, run.failed_attempts)
         if follows is Next.AGAIN:
             pause = self._pause_before_next(run.failed_attempts)
