@@ -111,7 +111,7 @@ scaling: install ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: 
 	$(BIN)/python bench/scaling.py $(if $(QUICK),--quick) $(if $(WORKERS),--workers $(WORKERS))
 
 stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour; AGAIN=1: a script that fails has a second run)
-	for script in ring_races checksum hostile_bytes hostile_client simulate_cluster hosts slow_hosts kill_workers kill_members survivors submissions stealing limits \
+	for script in ring_races checksum hostile_bytes hostile_client simulate_cluster hosts slow_hosts cuts kill_workers kill_members survivors submissions stealing limits \
 			environments nulls exactly_once restart_member power_loss upgrade host_jobs day grid_members random_dags member_dags random_pipelines random_columns \
 			pool_soak streams spark_faults spark_pipelines spark_hosts; do \
 		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci) \

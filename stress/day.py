@@ -79,8 +79,8 @@ def source(gate: Path) -> Any:
     return made.restore_snapshot_fn(lambda position, states: position.__setitem__(0, states[0])).stream()
 
 
-def windows(gate: Path, version: int) -> Pipeline:
-    """Return the job; of each key the map "day" has the number of windows, the wrong ones, and the version."""
+def windows(gate: Path, version: int, name: str = "day") -> Pipeline:
+    """Return the job; of each key the map of that name has the number of windows, the wrong ones, and the version."""
 
     def check(state: list[Any], key: int, window: Any) -> tuple[int, tuple[int, list[Any], int]]:
         if (window.end, window.result) != (SIZE * (state[0] + 1), SIZE // KEYS):
@@ -93,7 +93,7 @@ def windows(gate: Path, version: int) -> Pipeline:
     keyed = numbers.grouping_key(lambda number: number % KEYS)
     counts = keyed.window(tumbling(SIZE / 1000)).aggregate(aggregate_ops.counting()).set_name("windows")
     checked = counts.grouping_key(lambda window: window.key).map_stateful(lambda: [0, []], check).set_name("check")
-    checked.write_to(sinks.map("day"))
+    checked.write_to(sinks.map(name))
     return made
 
 

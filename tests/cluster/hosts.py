@@ -279,7 +279,17 @@ class Hosts:
 
     def pause(self, host: Host, seconds: float) -> None:
         """Let a member and all its processes stand still, as one whose machine is moved."""
-        pids = [host.pid, *host.children("")]
+        self.pause_all([host], seconds)
+
+    def pause_all(self, hosts: Sequence[Host], seconds: float, *, everything: bool = True) -> None:
+        """Let members stand still at the same time.
+
+        Args:
+            hosts: of the members.
+            seconds: for how long.
+            everything: with all their processes; else the members' own processes alone.
+        """
+        pids = [pid for host in hosts for pid in (host.pid, *(host.children("") if everything else ()))]
         for pid in pids:
             stop(pid)
         threading.Event().wait(seconds)
@@ -292,6 +302,28 @@ class Hosts:
         """Put some hosts on a switch of their own, out of reach of all others, the tests included."""
         for host in apart:
             run("link", "set", host.cable, "master", self._bridges[1])
+
+    def separate(self, near: Sequence[Host], far: Sequence[Host], *, one_way: bool = False) -> None:
+        """Drop all packets between two sides; the tests reach both.
+
+        Args:
+            near: hosts of one side.
+            far: of the other one.
+            one_way: drop only what the near side sends.
+        """
+        for senders, receivers in ((near, far), (far, near))[: 1 if one_way else 2]:
+            addresses = ", ".join(host.ip for host in senders)
+            rules = f"""
+                table inet shmjet {{
+                    chain input {{
+                        type filter hook input priority 0;
+                        ip saddr {{ {addresses} }} drop
+                    }}
+                }}"""
+            for host in receivers:
+                self._spoiled.add(host)
+                command = ["ip", "netns", "exec", host.name, "nft", "-f", "-"]
+                subprocess.run(command, input=rules.encode(), check=True, capture_output=True, timeout=60)
 
     def heal(self) -> None:
         """Put all on one switch again, as wide as they were, and drop no packets."""

@@ -17,8 +17,8 @@ import msgspec
 from shmjet.cluster.jobs.lineage import ELSEWHERE, LOST_ALL, Lineage
 from shmjet.cluster.jobs.lineages import Lineages
 from shmjet.cluster.jobs.recorded_runs import RecordedRuns
-from shmjet.cluster.jobs.run import JobRun
 from shmjet.cluster.jobs.restart_policy import next_after
+from shmjet.cluster.jobs.run import JobRun
 from shmjet.cluster.jobs.run_parts import Next, Running, RunRequest, Told
 from shmjet.cluster.jobs.run_records import RunRecord
 from shmjet.cluster.jobs.submissions import Submissions

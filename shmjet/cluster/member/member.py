@@ -58,7 +58,6 @@ from shmjet.cluster.requests.client_connections import Clients, ForwardedClient,
 from shmjet.cluster.requests.log_relay import LogRelay
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
-from shmjet.data.errors import ShmjetError
 from shmjet.execution.messages import WorkerSettings
 from shmjet.host.child_process import outlive
 from shmjet.ipc.background_tasks import BackgroundTasks
