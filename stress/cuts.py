@@ -47,7 +47,7 @@ from tests.cluster.hosts import SECRET, Host, Hosts, why_no_rules, why_not
 
 CUTS = ("even", "outage", "restart", "uneven", "one_way", "stop")
 PARTS = (*CUTS, "two_lost")
-SILENCE_S = 3.0
+SILENCE_S = 5.0
 """After so many seconds a member counts as lost at the latest."""
 ANSWER_S = 60.0
 """So long a request may take while the network is cut, on a busy machine."""
@@ -383,7 +383,7 @@ def two_lost(folder: Path, number: int, rng: random.Random) -> str:
 
 
 def main() -> int:
-    options: Options = parse_options(__doc__, count=40, ci=3, parts=list(PARTS))
+    options: Options = parse_options(__doc__, count=40, ci=2, parts=list(PARTS))
     if (reason := why_not() or why_no_rules()) is not None:
         print(f"cuts: skipped, {reason}")
         return 0
