@@ -257,6 +257,19 @@ def test_the_next_one_is_asked_however_long_the_lost_one_was_silent(monkeypatch:
     passing(story)
 
 
+def test_operations_for_other_members_are_asked_again_when_a_member_has_to_join_anew() -> None:
+    """Its connections to all go at once, so that none of them is lost by itself."""
+
+    async def story(network: FakeNetwork, forwarder: RequestForwarder, client: Any) -> None:
+        forwarder.pass_to("old", client, GridCall(1, b"x"))
+        assert len(network.sent) == 1
+        forwarder.lost("this member was removed", is_over=True)
+        (refused,) = client.told
+        assert (refused.request, refused.error) == (1, "PartitionMovedError")
+
+    passing(story)
+
+
 def request_in(message: Any) -> Any:
     assert isinstance(message, Forward)
     return msgspec.msgpack.decode(message.body, type=Request)

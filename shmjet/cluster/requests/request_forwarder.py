@@ -156,8 +156,11 @@ class RequestForwarder:
 
         Args:
             why: what has happened.
-            is_over: there is no coordinator to ask.
+            is_over: there is no coordinator to ask, and no other member can be asked: connections to all are gone.
         """
+        if is_over:
+            for member in {member for _, member in self._passed.values()}:
+                self.member_lost(member, why)
         lost, self._asked = self._asked, {}
         now = time.monotonic()
         for asked in lost.values():
