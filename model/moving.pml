@@ -1,12 +1,13 @@
 /* A partition that moves from member 0 to member 2, while it is written to (docs/design/0029, 0031). Member 1 has a backup
- * (without -DALONE). The keeper of the primary copies piece by piece, sends what has changed meanwhile, closes the
- * partition, sends the rest, reports SYNCED, and from then on lets no write return that the new member does not have; at
- * last it hands over (not with -DSTAYS: then member 2 becomes one more backup). The agreement on tables is taken for
- * granted: a table is in force at once and each member learns it at some time, or never, if it is not in the view. A new
- * view may come at any moment, with the same members or without one of them (-DVIEWS=n, -DLOSSES=n, in all). A member that
- * is dropped may go on with the last table that it knew, or do nothing any more. A primary may report a backup STALE
- * (-DSTALES=n), and a copy may fail after the partition has been closed (-DFAILS=n). A keeper goes on with the table with
- * which it began while another one comes; messages of copies are taken meanwhile. Clients ask any member that has the
+ * (without -DALONE). The keeper of the primary copies piece by piece, and sends what has changed meanwhile, while the
+ * partition stays open. With the end of the copy the new member joins the backups: it is told of what has changed since,
+ * and no write returns that it does not have. When all backups have everything it is reported SYNCED. At last the
+ * partition is closed and handed over (not with -DSTAYS: then member 2 becomes one more backup). The agreement on tables
+ * is taken for granted: a table is in force at once and each member learns it at some time, or never, if it is not in the
+ * view. A new view may come at any moment, with the same members or without one of them (-DVIEWS=n, -DLOSSES=n, in all). A
+ * member that is dropped may go on with the last table that it knew, or do nothing any more. A primary may report a backup
+ * STALE (-DSTALES=n), and a copy may fail while the new member is waited for (-DFAILS=n). A keeper goes on with the table
+ * with which it began while another one comes; messages of copies are taken meanwhile. Clients ask any member that has the
  * partition open, and ask again. They do -DOPS=n operations, from -DFIRST=n on.
  *
  * Holds: who opens the partition has everything that was acknowledged, unless all members that had it by the table are
@@ -15,12 +16,12 @@
  *
  * Mutations that must fail: MUT_NOTE    changes are not noted while the partition is copied
  *                           MUT_LATE    they are noted from the first piece that has been read
- *                           MUT_SEAL    the partition is not closed for the rest
- *                           MUT_REST    the rest is not sent
  *                           MUT_BEGIN   a copy goes on from what was there of an earlier one
- *                           MUT_ANSWER  a copy is reported before the new member has taken its end
- *                           MUT_WAIT    writes are not waited for on a copy that is reported, until a table shows it
- *                           MUT_OPEN    the partition is opened before the new copy is waited for
+ *                           MUT_ANSWER  the new member joins before it has taken the end of the copy
+ *                           MUT_WAIT    writes are not waited for on a member that joins, until a table shows it
+ *                           MUT_JOIN    who joins is told only of what changes from then on
+ *                           MUT_SETTLE  it is reported before it has everything
+ *                           MUT_COUNT   changes are no longer noted for the copy, and not yet for the new backup
  *                           MUT_DRAIN   it is handed over before the backups have everything
  *                           MUT_EPOCH   changes of an older view are taken
  *                           MUT_RESULT  results do not move
@@ -61,6 +62,7 @@ mtype = { Begin, PieceA, PieceB, PieceR, Terms, Changed, End };
 /* -- tables ------------------------------------------------------------------------------------------------------------ */
 
 byte epoch[TABLES], view[TABLES], first[TABLES], synced[TABLES], copying[TABLES];
+byte began[TABLES];             /* the primary by the first table of the view */
 byte last;                      /* the table in force */
 byte at[3];                     /* the table that a member knows */
 byte views, losses, stales;
@@ -85,6 +87,7 @@ inline next_table() {
     assert(last + 1 < TABLES);
     epoch[last + 1] = epoch[last];
     view[last + 1] = view[last];
+    began[last + 1] = began[last];
     put_table()
 }
 
@@ -230,6 +233,7 @@ end:
             has_it = synced[last] & v;
             gets_it = WANTED(v) & ~has_it;
             leads = (v & BIT(first[last]) -> first[last] : (has_it & 1 -> 0 : (has_it & 2 -> 1 : 2)));
+            began[last + 1] = leads;
             put_table()
         fi;
         v = 0; lost = 0
@@ -263,16 +267,22 @@ end:
             follow_backups(m)
         }
 #ifndef MUT_DRAIN
-        if :: BACKED_UP(m) :: CHANGED -> goto again fi;
+        if :: BACKED_UP(m) :: OVER -> goto again fi;
 #endif
-        atomic { if :: at[m] == t -> says_handed = e; term[m] = 0; rows[m] = 0 :: else fi }
+        atomic {        /* another table may have come: what counts is what that says */
+            if
+            :: IN_FORCE && GOING(at[m]) && first[at[m]] == m -> says_handed = e; term[m] = 0; rows[m] = 0
+            :: else
+            fi
+        }
         goto again
       :: GOING(t) && !term[m] -> goto again
       :: atomic { !GOING(t) && !opened[m] && term[m] -> follow_backups(m); open_up(m) }
       :: !GOING(t) && !term[m] ->       /* begin to lead: first all backups have the same */
         n = 0;
         do
-        :: n < 3 ->
+        :: began[t] != m -> break       /* it was handed over: they have */
+        :: began[t] == m && n < 3 ->
             if
             :: atomic { n != m && HOLDS(t, n) && EPOCH(n) == e && has[n] && has[m] ->
                 if
@@ -334,50 +344,48 @@ end:
       :: from < logged[m] -> from++; SEND(Changed, from, 0)
       :: break
       od;
+#ifndef MUT_ANSWER
       FINISH;
-#ifndef MUT_SEAL
-      atomic { close_down(m) }
 #endif
-      if
-      :: !BACKED_UP(m) && fails_left -> fails_left--; goto fails
-      :: BACKED_UP(m)
-      :: CHANGED && !BACKED_UP(m) -> goto fails
-      fi;
-#ifndef MUT_REST
-      do
-      :: from < logged[m] -> from++; SEND(Changed, from, 0)
-      :: from >= logged[m] -> break
-      od;
-#endif
-      FINISH;
-      noted[m] = false;
       SEND(End, 0, 0);
 #ifndef MUT_ANSWER
       FINISH;
 #endif
-#ifdef MUT_OPEN
-      atomic { if :: !opened[m] -> open_up(m) :: else fi }
-#endif
-      atomic {
-        if :: !IN_FORCE -> goto again :: else fi;
+      atomic {                          /* from now on it is told as backups are, from where its copy is on */
+        if :: OVER || at[m] != t && !GETS(at[m], n) -> goto fails :: else fi;
 #ifndef MUT_WAIT
         reported[m] = reported[m] | BIT(n);
 #endif
-        follow_backups(m)
+        follow_backups(m);
+#ifndef MUT_JOIN
+        confirmed[AT(m, n)] = (confirmed[AT(m, n)] < from -> confirmed[AT(m, n)] : from);
+#endif
+        begun = logged[m]
       }
+#ifndef MUT_COUNT
+      atomic { counted[m] = (rows[m] != 0 && opened[m]) };
+#endif
+#ifndef MUT_SETTLE
+      if
+      :: REACHED(m, begun)
+      :: !REACHED(m, begun) && fails_left -> fails_left--; goto fails
+      :: OVER -> goto fails
+      fi;
+#endif
+      noted[m] = false;
       atomic {
-        if :: !IN_FORCE -> goto again :: else fi;
+        if :: !IN_FORCE || !GETS(at[m], n) -> goto again :: else fi;
         says_synced[n] = e;
         says_stale[n] = 0;
-        says_handed = 0;        /* what does not fit the table is not repeated */
-        if :: !opened[m] -> open_up(m) :: else fi
+        says_handed = 0         /* what does not fit the table is not repeated */
       }
       goto again;
 fails:
       atomic {
-        noted[m] = false;
-        if :: IN_FORCE && !opened[m] && has[m] -> open_up(m) :: else fi
+        if :: IN_FORCE -> reported[m] = reported[m] & ~BIT(n) :: else fi;
+        follow_backups(m)
       }
+      noted[m] = false;
 again:
       atomic { n = 0; from = 0; begun = 0; t = 0; e = 0 }
     od

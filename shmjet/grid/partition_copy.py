@@ -41,6 +41,8 @@ from shmjet.grid.times import now
 PIECE_BYTES = 1 << 20
 _PORTION = 2048
 """Entries that are read, or written, in one transaction."""
+_DROPPED = 256
+"""Entries that are removed in one transaction: one by one, while writers of other partitions wait."""
 _CHUNK, _LARGE_BYTES = 64, 1 << 12
 """So many entries are read at once, unless they are large: then none is read that is behind the last one."""
 
@@ -297,18 +299,25 @@ class PartitionCopy:
 
     def drop(self, partitions: Collection[int]) -> None:
         """Remove all that some partitions hold."""
+        for _ in self.drop_by_steps(partitions):
+            pass
+
+    def drop_by_steps(self, partitions: Collection[int]) -> Iterator[None]:
+        """Remove all that some partitions hold, and yield between any two transactions."""
         for index, env in enumerate(self._store.environments):
             for record_key in _records(env, MAP_RECORD):
                 if not is_home_of(self._store, record_key):
-                    self._drop_spread(index, record_key, partitions)
+                    yield from self._drop_spread(index, record_key, partitions)
                 elif self._home(index, record_key) in partitions:
                     self._drop_whole(index, record_key)
+                    yield
             for record_key in _records(env, LIST_RECORD):
                 if self._home(index, record_key) in partitions:
                     self._drop_whole(index, record_key)
+                    yield
             for kind in BY_PARTITION:
                 for partition in partitions:
-                    self._delete(env, kind + PARTITION.pack(partition))
+                    yield from self._delete(env, kind + PARTITION.pack(partition))
         self._store.blobs.delete(self._files(partitions))
 
     def _drop_whole(self, index: int, record_key: bytes) -> None:
@@ -316,7 +325,7 @@ class PartitionCopy:
         table.is_divided = False  # the partition is closed already
         table.drop(keep_name=False)
 
-    def _drop_spread(self, index: int, record_key: bytes, partitions: Collection[int]) -> None:
+    def _drop_spread(self, index: int, record_key: bytes, partitions: Collection[int]) -> Iterator[None]:
         env = self._store.environment(index)
         with env.begin() as txn:
             prefix = (txn.get(record_key) or b"")[:4]
@@ -324,17 +333,18 @@ class PartitionCopy:
             if not prefix or partition % len(self._store.environments) != index:
                 continue
             packed = PARTITION.pack(partition)
-            for portion in portions_behind(env, prefix + packed):
+            for portion in portions_behind(env, prefix + packed, _DROPPED):
 
                 def work(changes: Changes, portion: list[Entry] = portion, packed: bytes = packed) -> None:
                     for tail, _ in portion:
                         changes.remove(packed + tail)
 
                 self._change(index, record_key, work)
+                yield
 
-    def _delete(self, env: Environment, head: bytes) -> None:
+    def _delete(self, env: Environment, head: bytes) -> Iterator[None]:
         """Delete all records of the catalogue under keys that begin with `head`."""
-        for portion in portions_behind(env, head):
+        for portion in portions_behind(env, head, _DROPPED):
 
             def work(txn: Transaction, portion: list[Entry] = portion) -> None:
                 recorder = self._store.recorder(txn, env)
@@ -346,6 +356,7 @@ class PartitionCopy:
                     recorder.close()
 
             env.write(work, "the records of a partition")
+            yield
 
     # -- what there is ------------------------------------------------------------------------------------------
 
@@ -379,18 +390,21 @@ def _flags(env: Environment, record_key: bytes) -> int:
     return 0 if found is None else Record.unpack(found).flags
 
 
-def portions_behind(env: Environment, head: bytes) -> Iterator[list[Entry]]:
+def portions_behind(env: Environment, head: bytes, most: int = _PORTION) -> Iterator[list[Entry]]:
     """Yield what is stored under keys that begin with `head`, without it, a transaction each."""
-    return portions_between(env, head, _behind(head), len(head))
+    return portions_between(env, head, _behind(head), len(head), most)
 
 
-def portions_between(env: Environment, low: bytes, high: bytes, cut: int) -> Iterator[list[Entry]]:
+def portions_between(
+    env: Environment, low: bytes, high: bytes, cut: int, most: int = _PORTION
+) -> Iterator[list[Entry]]:
     """Yield what is stored under keys from `low` on and below `high`, a transaction each.
 
     Args:
         env: where.
         low, high: bounds.
         cut: so many bytes of each key are left out.
+        most: entries of one transaction, about.
     """
     is_first = True
     while True:
@@ -398,7 +412,7 @@ def portions_between(env: Environment, low: bytes, high: bytes, cut: int) -> Ite
         with env.begin() as txn, txn.cursor() as cursor:
             if cursor.set_range(low) and (is_first or cursor.key() != low or cursor.next()):
                 entries, size, chunk = cursor.iternext(), 0, 1
-                while size < PIECE_BYTES and len(found) < _PORTION:
+                while size < PIECE_BYTES and len(found) < most:
                     some = list(islice(entries, chunk))
                     if not some:
                         break

@@ -33,12 +33,14 @@ class Batch(NamedTuple):
         sent: the changes.
         files: names of files that have to be there first.
         classes: pickles of classes that it may lack, by their ids.
+        joins: how many copies the backup had got when this was read.
     """
 
     ends: list[int]
     sent: list[Sent]
     files: list[bytes]
     classes: list[tuple[bytes, bytes]]
+    joins: int
 
 
 class _Backup:
@@ -47,9 +49,11 @@ class _Backup:
         self.since: dict[int, list[int]] = {}
         """By partition, from where on its changes are to be sent."""
         self.classes: set[bytes] = set()
+        self.joins = 0
 
     def went_on(self, batch: Batch) -> None:
-        self.at = [max(*numbers) for numbers in zip(self.at, batch.ends, strict=True)]
+        if batch.joins == self.joins:  # else it lacks changes of what has been copied meanwhile
+            self.at = [max(*numbers) for numbers in zip(self.at, batch.ends, strict=True)]
         self.classes.update(class_id for class_id, _ in batch.classes)
 
 
@@ -82,8 +86,8 @@ class Shipping:
     def follow(self, rows: Mapping[int, Collection[str]], terms: Mapping[int, Term]) -> None:
         """Take which members have a backup of the partitions of which this one is the primary.
 
-        A partition of which a member is to have a backup, and had none, must be closed meanwhile; what is written to it
-        from now on is sent.
+        A partition of which a member is to have a backup, and had none, must be closed meanwhile, unless the member has
+        joined (`join`); what is written to it from now on is sent.
 
         Args:
             rows: by partition, the members.
@@ -127,7 +131,8 @@ class Shipping:
         if not sent:
             backup.at = reached
             return None
-        return Batch(reached, sent, files, [found for found in self._classes() if found[0] not in backup.classes])
+        classes = [found for found in self._classes() if found[0] not in backup.classes]
+        return Batch(reached, sent, files, classes, backup.joins)
 
     def _classes(self) -> list[tuple[bytes, bytes]]:
         """Return the classes that are kept; read anew where something was written there since."""
@@ -176,6 +181,23 @@ class Shipping:
         """Return what has changed since a copy was begun, or since what was returned last; None where nothing has."""
         copy = self._copies.get(member)
         return None if copy is None else self._batch(copy, limit)
+
+    def join(self, member: str, partitions: Collection[int]) -> None:
+        """Take that a member has a copy, and is told what has changed since as backups are; `follow` has to come next.
+
+        It may have been told of later changes already, of other partitions: those are sent once more, and taken once.
+        The log is kept until `end_copy`.
+        """
+        copy = self._copies[member]
+        backup = self._backups.setdefault(member, _Backup(list(copy.at)))
+        backup.since.update(dict.fromkeys(partitions, copy.at))
+        backup.at = [min(*numbers) for numbers in zip(backup.at, copy.at, strict=True)]
+        backup.joins += 1
+
+    def has(self, member: str, numbers: Sequence[int]) -> bool:
+        """Say whether a backup has the changes up to a number in each environment."""
+        backup = self._backups.get(member)
+        return backup is not None and all(at >= number for at, number in zip(backup.at, numbers, strict=True))
 
     def copy_went_on(self, member: str, batch: Batch) -> None:
         """Take that changes are on their way to a copy."""

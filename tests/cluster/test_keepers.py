@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shmjet.cluster.member import copier, partition_keeper
+from shmjet.cluster.member import partition_keeper
 from shmjet.cluster.member.copier import first_batch
 from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
 from shmjet.cluster.partitions.table import PartitionTable
 from shmjet.grid import Grid
-from shmjet.grid.change_log import note_changes
 from shmjet.grid.environment import Environment
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
+from shmjet.grid.ownership import close_partitions
 from shmjet.grid.partition_copy import Entries, PartitionCopy
 from tests.cluster.keepers import Keepers
 from tests.cluster.test_asking_again import until
@@ -120,25 +120,25 @@ def contents_of(grid: Grid) -> Contents:
     return found
 
 
-def test_nothing_is_noted_of_closed_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    noted: list[bool] = []
+def test_partitions_stay_open_while_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[int] = []
 
-    def note(environments: Sequence[Environment], partitions: Collection[int], *, are_copied: bool) -> list[int]:
-        noted.append(are_copied)
-        return note_changes(environments, partitions, are_copied=are_copied)
+    def close(environments: Sequence[Environment], partitions: Collection[int]) -> None:
+        closed.extend(partitions)
+        close_partitions(environments, partitions)
 
-    monkeypatch.setattr(copier, "note_changes", note)
+    monkeypatch.setattr(partition_keeper, "close_partitions", close)
 
-    async def story() -> None:
+    async def story() -> list[int]:
         keepers = Keepers(tmp_path, COUNT, 1)
         for _ in range(2):
             await keepers.add()
             await until(lambda: keepers.table.is_settled)
         await keepers.stop()
+        return keepers.table.primaries()
 
-    asyncio.run(story())
-    assert noted
-    assert all(noted), "while partitions are closed, writers wait"
+    handed_over = [partition for partition, primary in enumerate(asyncio.run(story())) if primary == 1]
+    assert sorted(closed) == handed_over, "partitions are closed once, to be handed over"
 
 
 @pytest.mark.parametrize("with_lines", [False, True], ids=["by-the-network", "by-connections-of-their-own"])

@@ -16,12 +16,14 @@ from shmjet.cluster.membership.views import (
     Fenced,
     Heartbeat,
     Install,
+    InstallTable,
     JoinRequest,
     Peer,
     Probe,
     Propose,
     ProposeTable,
     Reject,
+    ReplicaReport,
     View,
 )
 from shmjet.cluster.partitions.table import Change, Event, Holder, PartitionTable
@@ -516,3 +518,22 @@ def test_a_member_that_has_accepted_another_view_accepts_no_table() -> None:
     again = changed.changed([Change(Event.SYNCED, 0, table.owners()[0][1])])
     member.receive(ProposeTable("old", again), 0.4)
     assert member.take_messages() == [(OLD.address, Accept("me", 9, (8, 1), table)), (OLD.address, Reject("me", 9))]
+
+
+def test_what_another_proposal_has_come_before_is_reported_again_when_that_is_in_force() -> None:
+    """Not with a later heartbeat: a partition that is handed over is closed until a table says so."""
+    member = member_of(OLD, YOUNG)
+    view = member.view
+    assert view is not None
+    newer = View(8, view.members, view.since)
+    table = PartitionTable(8, 0, view.uuids, ((1, 0), (1, 0)), ((2,), (2,)), ((1, 2), (1, 2)))
+    member.receive(Propose("old", newer), 0.1)
+    member.receive(Install("old", newer, table), 0.1)
+    synced = [Change(Event.SYNCED, partition, view.uuids[2]) for partition in range(2)]
+    member.report(synced)
+    member.take_messages()
+    changed = table.changed(synced[:1])
+    member.receive(ProposeTable("old", changed), 0.2)
+    member.take_messages()
+    member.receive(InstallTable("old", changed), 0.3)
+    assert member.take_messages() == [(OLD.address, ReplicaReport("me", 8, 2, (synced[1],)))]

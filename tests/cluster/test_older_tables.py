@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 
+from shmjet.cluster.member import partition_keeper
 from shmjet.cluster.member.partition_keeper import PartitionKeeper
-from shmjet.cluster.membership.peer_messages import CopiedPartitions, CopyPartitions
+from shmjet.cluster.membership.peer_messages import AgreeOnTails, ChangesTaken, CopiedPartitions, CopyPartitions
 from shmjet.cluster.partitions.table import Change, PartitionTable
 from shmjet.grid import Grid
+from shmjet.grid.environment import Environment
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
-from shmjet.grid.ownership import open_here
+from shmjet.grid.ownership import close_partitions, open_here, open_partitions
 from shmjet.grid.partition_copy import Entries, PartitionCopy
 from tests.cluster.test_asking_again import until
 
@@ -37,10 +41,13 @@ class Network:
         self.table: PartitionTable | None = table
         self.is_cut_off = False
         self.answers: list[CopiedPartitions] = []
+        self.asked: list[AgreeOnTails] = []
 
     def send(self, identity: str, message: object) -> None:
         if isinstance(message, CopiedPartitions):
             self.answers.append(message)
+        elif isinstance(message, AgreeOnTails):
+            self.asked.append(message)
 
     def report(self, changes: Iterable[Change]) -> None: ...
     def doubt(self, identity: str) -> None: ...
@@ -149,6 +156,70 @@ def test_a_copy_of_a_new_view_counts_though_an_older_table_is_still_being_follow
         await member.show(table_of(2, 1, [(ME,), (ME,)]))
         await until(lambda: 1 in member.opened)
         assert member.opened[1] == LINEAGE
+        await member.end()
+
+    asyncio.run(story())
+
+
+def test_a_member_that_has_been_dropped_opens_nothing_by_the_table_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is promoted for is opened only when another backup has answered: meanwhile it is dropped, and forgets."""
+    opened: list[int] = []
+
+    def open_and_note(environments: Sequence[Environment], lineages: Mapping[int, int], *counts: Any) -> None:
+        opened.extend(lineages)
+        open_partitions(environments, lineages, *counts)
+
+    async def story() -> None:
+        monkeypatch.setattr(partition_keeper, "open_partitions", open_and_note)
+        member = Story(tmp_path)
+        await member.begin()
+        await member.show(table_of(1, 1, [(ME,), (OTHER,)], copying=[1]))
+        member.copy(CopyPartitions(1, 0, [1]))
+        member.copy(CopyPartitions(1, 0, [], end={1: LINEAGE}))
+        await member.has_taken_all()
+        await member.show(table_of(1, 2, [(ME,), (OTHER, ME)]))
+        await member.show(table_of(2, 0, [(ME,), (ME, OTHER)]))
+        await until(lambda: member.network.asked)
+        member.network.table = None
+        member.keeper.forget()
+        no_tails = msgspec.msgpack.encode([])
+        member.keeper.receive(MEMBERS[OTHER], ChangesTaken(member.network.asked[0].number, "", no_tails))
+        await member.show(table_of(3, 0, [(ME,), (OTHER,)]))
+        await until(lambda: 0 in member.opened)  # now it has done with the older table
+        assert opened == [0, 0]
+        await member.end()
+
+    asyncio.run(story())
+
+
+def test_what_is_being_opened_when_a_member_is_dropped_is_closed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, closed = threading.Event(), threading.Event()
+
+    def open_late(*args: Any) -> None:
+        opening.set()
+        closed.wait(0.2)  # no longer: it has to be closed behind this
+        open_partitions(*args)
+
+    def close(*args: Any) -> None:
+        close_partitions(*args)
+        closed.set()
+
+    async def story() -> None:
+        member = Story(tmp_path)
+        await member.begin()
+        monkeypatch.setattr(partition_keeper, "open_partitions", open_late)
+        monkeypatch.setattr(partition_keeper, "close_partitions", close)
+        await member.show(table_of(2, 0, [(ME,), (ME,)]))
+        await until(opening.is_set)
+        member.network.table = None
+        member.keeper.forget()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not member.opened
         await member.end()
 
     asyncio.run(story())

@@ -1,8 +1,8 @@
 """Copies partitions to another member while they are written to: what they hold first, then what has changed meanwhile.
 
 From the beginning on all changes of the partitions are noted in the log of changes, so that a copy that was read bit
-by bit and then took these changes is as the partitions are. When little is left, the keeper closes the partitions and
-has the rest sent. Must not know when partitions open and close.
+by bit and then took these changes is as the partitions are. When little is left, the other member joins the backups,
+which are told of the rest. The partitions stay open all the time. Must not know when partitions open and close.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from shmjet.grid.store import Opened
 from shmjet.grid.times import now
 
 BATCH, BATCH_BYTES = 16, 64 << 20
-"""What is copied at the same time, and closed at the end: at least so many partitions, and more up to so many bytes."""
+"""What is copied at the same time: at least so many partitions, and more up to so many bytes."""
 _FEW_BYTES = 1 << 16
-"""Of changes: so many may be left when partitions are closed."""
+"""Of changes: so many may be left when the other member joins the backups."""
 _ROUNDS = 100
-"""How often changes are sent before the partitions are closed, however many are left."""
+"""How often changes are sent before that, however many are left."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -117,12 +117,6 @@ class Copier:
             await self._stream.finish()
             if size < _FEW_BYTES:
                 break
-
-    async def send_rest(self) -> None:
-        """Send what has changed since; the partitions are closed now. Raises CopyFailed."""
-        while await self._send_changes():
-            pass
-        await self._stream.finish()
 
     def end(self) -> None:
         """Keep no changes for the copy any more, whether it is complete or not."""

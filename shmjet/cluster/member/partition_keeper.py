@@ -1,10 +1,10 @@
 """The keeper of a member's partitions: opens, closes, copies and removes them as the table of partitions says.
 
 The table (`cluster.partitions`) says which member is the primary of a partition, which ones have a backup, and which
-are getting one. The keeper of the primary copies the partition (`copier`), closes it to send what has changed
-meanwhile, reports that the other member has it (SYNCED), and opens it again: from then on the other one is a backup
-(`replicator`). If that is to be the primary, the partition is closed once more, and reported to be (HANDED_OVER); when
-the table says so, the other keeper opens it. So at most one member has a partition open, and what was acknowledged
+are getting one. The keeper of the primary copies the partition while it is open (`copier`); then the other member is
+told of changes as backups are (`replicator`), and when it has what all have, that is reported (SYNCED). If it is to be
+the primary, the partition is closed, and reported to be (HANDED_OVER); when the table says so, the other keeper opens
+it. So at most one member has a partition open, and what was acknowledged
 there is on all backups. With a new view everything begins anew from what the table then says.
 `docs/design/0029-data-on-all-members.md` and `0031-replication.md` have the rules. Must not know clients, nor what
 partitions hold.
@@ -17,6 +17,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -24,8 +25,8 @@ import msgspec
 
 from shmjet.cluster.member.comparer import Comparer
 from shmjet.cluster.member.copier import Copier, first_batch
-from shmjet.cluster.member.copy_lines import CopyLine, CopyLines
-from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker, NoAnswer
+from shmjet.cluster.member.copy_lines import CopyLines
+from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker
 from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk, new_lineage
 from shmjet.cluster.member.replicator import NetworkOfReplicator, NoBackup, NotTaken, Replicator
 from shmjet.cluster.membership.peer_messages import (
@@ -55,6 +56,8 @@ _LEAVE_S = 60.0
 """How long a leaving member tries to hand its partitions over."""
 MUCH_BYTES = 1 << 20
 """Of bytes in the store: from so many on, copies have connections of their own."""
+
+_END: Any = object()
 
 _decode_sent = msgspec.msgpack.Decoder(list[Sent]).decode
 
@@ -99,6 +102,8 @@ class PartitionKeeper:
         self._me = me
         self._grid: Grid | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="shmjet-keeper")
+        self._opening = ThreadPoolExecutor(1, thread_name_prefix="shmjet-opening")
+        """What opens and closes waits for no copy."""
         self._wake = asyncio.Event()
         self._looked = asyncio.Event()
         self._tasks = BackgroundTasks()
@@ -108,6 +113,12 @@ class PartitionKeeper:
         if connect is not None:
             answered, lost = self._sender.answered, self._sender.connection_lost
             self._lines = CopyLines(connect, self._take_by_line, answered, lost)
+        self._is_moving = False
+        self._being_copied: Collection[int] = frozenset()
+        self._moves_at = 0.0
+        """When copies may be begun, after a copy that has failed."""
+        self._began: tuple[int, list[int]] = 0, []
+        """The first table of a view: its epoch, and the places of primaries."""
         self._leaving = False
         self._free = asyncio.Event()
         self._disk = disk
@@ -126,6 +137,7 @@ class PartitionKeeper:
         self._counts: dict[int, int] = {}
         """How many backups the store knows of for the open ones."""
         self._following = asyncio.Lock()
+        self._dropping = asyncio.Lock()
         self._lease: Lease | None = None
         self._replicator = Replicator(lines, self._opened, self._copies_has, self._look_for_late)
         self._comparer = Comparer(
@@ -139,9 +151,9 @@ class PartitionKeeper:
     def _begin(self, me: str, epoch: int) -> None:
         self._now = me, epoch
         self._sealed: set[int] = set()
-        """Partitions that are closed to be copied, or handed over."""
+        """Partitions that are closed to be handed over."""
         self._reported: set[tuple[int, str]] = set()
-        """Copies of partitions that were reported, with who has them, and are not in the table yet."""
+        """Copies of partitions that are or will be reported, with who has them, and are not in the table yet."""
         self._complete: set[int] = set()
         """Partitions that this member has completely, by the last table."""
         self._has_classes: set[str] = set()
@@ -175,6 +187,8 @@ class PartitionKeeper:
         table = self._network.table
         if self._leaving and table is not None and len(table.leaving) == len(table.members):
             self._is_over = True  # what follows is about members that are still there for a moment
+        if table is not None and table.stamp == 0:
+            self._began = table.epoch, table.primaries()
         if self._lease is not None:
             self._renew()
         self._wake.set()
@@ -223,10 +237,12 @@ class PartitionKeeper:
             return
         if self._disk is not None:
             self._disk.forget()
-        copy = self._copy()
+        copy, environments = self._copy(), self._opened().environments
         count = self._opened().layout.partition_count
-        close_partitions(self._opened().environments, range(count))
-        copy.drop(range(count))
+
+        # behind what is under way, which may open partitions
+        self._opening.submit(close_partitions, environments, range(count)).result()
+        self._thread.submit(copy.drop, range(count)).result()
         self._open.clear()
         self._copies.clear()
         self._terms.clear()
@@ -242,6 +258,7 @@ class PartitionKeeper:
             await self._lines.stop()
         await self._replicator.stop()
         self._comparer.stop()
+        self._opening.shutdown()
         self._thread.shutdown()
         if self._grid is not None:
             self._grid.close()
@@ -252,17 +269,25 @@ class PartitionKeeper:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            try:
-                await self._follow()
-            except (CopyFailed, NotTaken, GridError, OSError) as error:
-                after = min(_LONGEST_PAUSE_S, _PAUSE_S * 2**self._failures)
-                self._failures = min(self._failures + 1, 10)
-                level = logging.DEBUG if after < 1 else logging.WARNING
-                logger.log(level, "partitions could not be moved: %s; they are tried again in %.1f s", error, after)
-                asyncio.get_running_loop().call_later(after, self.look)
-            except Exception:
-                logger.exception("the keeper of partitions has failed, and goes on")
-                asyncio.get_running_loop().call_later(_LONGEST_PAUSE_S, self.look)
+            await self._try(self._follow)
+
+    async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except (CopyFailed, NotTaken, GridError, OSError) as error:
+            after = min(_LONGEST_PAUSE_S, _PAUSE_S * 2**self._failures)
+            self._failures = min(self._failures + 1, 10)
+            level = logging.DEBUG if after < 1 else logging.WARNING
+            logger.log(level, "partitions could not be moved: %s; they are tried again in %.1f s", error, after)
+            self._look_later(after)
+        except Exception:
+            logger.exception("the keeper of partitions has failed, and goes on")
+            self._look_later(_LONGEST_PAUSE_S)
+
+    def _look_later(self, after: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._moves_at = loop.time() + after
+        loop.call_later(after, self.look)
 
     async def _follow(self) -> None:
         """Do what the table in force asks of this member."""
@@ -285,29 +310,32 @@ class PartitionKeeper:
                 return
         self._look_at_view(table, me)
         mine = {partition for partition, row in enumerate(table.synced) if row[0] == place}
-        going = {partition: uuid for partition, uuid in table.hand_overs() if partition in mine}
+        going = self._going(table)
         self._sealed = set(going)
         await self._close(self._open.keys() - (mine - self._sealed))
         for partition in self._terms.keys() - mine:
             self._replicator.replica.led(partition, self._terms.pop(partition))
-        if self._network.table is not table:  # what it does not name may be on its way here by a newer one
+        if self._network.table is not table:
             self.look()
             return
-        rows = zip(table.synced, table.copying, strict=True)
-        await self._drop(self._stored - {p for p, (held, coming) in enumerate(rows) if place in (*held, *coming)})
         self._replicator.replica.forget_tails(table.members.__contains__)
         await self._follow_backups()
         await self._lead(table, mine - self._sealed - self._open.keys())
         self._report_leaving(table, me)
         await self._hand_over(table, going)
+        rows = zip(table.synced, table.copying, strict=True)
+        unused = self._stored - {p for p, (held, coming) in enumerate(rows) if place in (*held, *coming)}
+        await self._drop(unused, lambda: self._network.table is table)
         if self._network.table is not table:  # what is reported has been compared with the new one
             self.look()
             return
+        if self._is_moving or asyncio.get_running_loop().time() < self._moves_at:
+            return  # it is looked again then
         for partition in sorted(mine):
             for uuid in (table.members[place] for place in table.copying[partition]):
                 if (partition, uuid) not in self._reported:
-                    await self._move(table, mine, uuid)
-                    self.look()
+                    self._is_moving = True
+                    self._tasks.start(self._try_to_move(table, mine, uuid))
                     return
         if self._lines is not None:
             self._lines.let_go()
@@ -342,12 +370,27 @@ class PartitionKeeper:
     def _is_free(self, table: PartitionTable, me: str) -> bool:
         return table.members.index(me) in table.leaving and table.is_free(me)
 
+    def _going(self, table: PartitionTable) -> dict[int, str]:
+        """Return the partitions that this member has to hand over, with who gets them.
+
+        What is being copied is not handed over before that is over.
+        """
+        me = self._me()
+        return {
+            partition: uuid
+            for partition, uuid in table.hand_overs()
+            if table.primary(partition) == me and partition not in self._being_copied
+        }
+
     async def _hand_over(self, table: PartitionTable, going: dict[int, str]) -> None:
         """Report that partitions, which are closed, may be opened by other members, once these have everything."""
         if going:
-            if not await self._replicator.drained(table.epoch) or self._network.table is not table:
+            is_drained = await self._replicator.drained(table.epoch)
+            current = self._network.table
+            if not is_drained or current is None or current.epoch != table.epoch:
                 self.look()
                 return
+            going = dict(going.items() & self._going(current).items())
             for partition in going.keys() & self._terms.keys():  # who opens it next, be it this member, begins anew
                 self._replicator.replica.led(partition, self._terms.pop(partition))
             self._network.report([Change(Event.HANDED_OVER, partition, uuid) for partition, uuid in going.items()])
@@ -404,7 +447,7 @@ class PartitionKeeper:
         other = {partition: count for partition, count in counts.items() if self._counts.get(partition) != count}
         if other:
             environments = self._opened().environments
-            await self._do(lambda: count_backups(environments, other))  # some may be being closed
+            await self._do(lambda: count_backups(environments, other), self._opening)  # some may be being closed
             self._counts.update(other)
             self._replicator.count()
 
@@ -439,9 +482,9 @@ class PartitionKeeper:
         await self._open_up(set(partitions) - new)
         complete = {partition for partition in new if partition in self._copies}
         others: dict[str, list[int]] = {}
-        for partition in complete:
-            for uuid in table.owners()[partition][1:]:
-                others.setdefault(uuid, []).append(partition)
+        for partition in complete - self._handed_over(table):
+            for place in table.synced[partition][1:]:
+                others.setdefault(table.members[place], []).append(partition)
         waiting = {partition for some in others.values() for partition in some}
         await self._begin_to_lead(table, new - waiting)
         if waiting:
@@ -453,17 +496,36 @@ class PartitionKeeper:
                 raise
             await self._begin_to_lead(table, waiting)
 
+    def _handed_over(self, table: PartitionTable) -> set[int]:
+        """Return the partitions that had another primary in this view before: their backups have had everything."""
+        epoch, primaries = self._began
+        if epoch != table.epoch:
+            return set()
+        return {partition for partition, row in enumerate(table.synced) if primaries[partition] != row[0]}
+
     async def _begin_to_lead(self, table: PartitionTable, partitions: Collection[int]) -> None:
         if partitions:
             async with self._replicator.taking:  # nothing of the last primary is under way any more
+                if not self._is_followed(table.epoch):
+                    self.look()  # the members have changed while something was waited for
+                    return
                 self._terms.update(dict.fromkeys(partitions, table.version))
             await self._follow_backups()
             await self._open_up(partitions)
 
     # -- copies -------------------------------------------------------------------------------------------------
 
+    async def _try_to_move(self, table: PartitionTable, mine: Collection[int], uuid: str) -> None:
+        """Copy some partitions, while tables are followed; what is copied is not handed over meanwhile."""
+        try:
+            await self._try(partial(self._move, table, mine, uuid))
+        finally:
+            self._is_moving = False
+            self._being_copied = frozenset()
+        self.look()
+
     async def _move(self, table: PartitionTable, mine: Collection[int], uuid: str) -> None:
-        """Copy some partitions to a member that is to have them; they are closed at the end only."""
+        """Copy some partitions to a member that is to have them, and is a backup like others from then on."""
         place = table.members.index(uuid)
         waiting = [
             partition
@@ -479,56 +541,41 @@ class PartitionKeeper:
         if self._network.table is not table:
             return
         epoch, shipping = table.epoch, self._replicator.shipping
-        try:
-            async with self._sender.stream(uuid, line) as stream:
-                copier = Copier(self._network, self._opened(), shipping, self._do, stream, epoch, uuid, batch)
-                try:
-                    terms = {partition: self._terms[partition] for partition in batch}
-                    await copier.begin(terms, with_classes=uuid not in self._has_classes)
-                    self._has_classes.add(uuid)
-                    self._sealed.update(batch)
-                    await self._close(set(batch))
-                    if not await self._replicator.drained(epoch):
-                        raise CopyFailed("the table has changed")
-                    await copier.send_rest()
-                except BaseException:
-                    await copier.give_up()
-                    raise
-                finally:
-                    copier.end()
-            lineages = {partition: self._copies[partition] for partition in batch}
-            await self._end_copy(epoch, uuid, CopyPartitions(epoch, 0, [], end=lineages), line)
-        except (CopyFailed, GridError, OSError):
-            self._sealed.difference_update(batch)
-            if self._is_in_force(epoch):
-                await self._open_up([partition for partition in batch if partition not in self._open])
-            raise
-        self._failures = 0
-        if not self._is_in_force(epoch):
+        batch = [partition for partition in batch if partition in self._open and partition not in self._sealed]
+        if not batch:
             return
-        self._reported.update((partition, uuid) for partition in batch)
-        await self._follow_backups()
-        if not self._is_in_force(epoch):
-            return  # with a new view everything begins anew, the copy, too
-        self._network.report([Change(Event.SYNCED, partition, uuid) for partition in batch])
-        self._sealed.difference_update(batch)
-        await self._open_up(batch)
-
-    def _is_in_force(self, epoch: int) -> bool:
-        return self._network.table is not None and self._network.table.epoch == epoch
-
-    async def _end_copy(self, epoch: int, uuid: str, end: CopyPartitions, line: CopyLine | None) -> None:
-        """Say that copies are complete; until the answer is known, or the view has changed, nothing may be written."""
-        while True:
+        terms = {partition: self._terms[partition] for partition in batch}
+        lineages = {partition: self._open[partition] for partition in batch}
+        self._being_copied = frozenset(batch)
+        joined = {(partition, uuid) for partition in batch}
+        async with self._sender.stream(uuid, line) as stream:
+            copier = Copier(self._network, self._opened(), shipping, self._do, stream, epoch, uuid, batch)
             try:
-                await self._sender.ask(uuid, end, line)
-            except NoAnswer:
-                line = None
-                await asyncio.sleep(_PAUSE_S)
-                if self._network.table is None or self._network.table.epoch != epoch:
-                    raise
-            else:
-                return
+                await copier.begin(terms, with_classes=uuid not in self._has_classes)
+                self._has_classes.add(uuid)
+                await self._sender.ask(uuid, CopyPartitions(epoch, 0, [], end=lineages), line)
+                if not self._is_followed(epoch):
+                    raise CopyFailed("the members have changed")
+                self._reported |= joined  # from now on it is waited for
+                shipping.join(uuid, batch)
+                await self._follow_backups()
+                if not await self._replicator.caught_up(uuid, epoch):
+                    raise CopyFailed("the new backup has not taken what has changed")
+            except BaseException:
+                self._reported -= joined
+                raise
+            finally:
+                await copier.give_up()
+                copier.end()
+                await self._follow_backups()
+        self._failures = 0
+        if self._is_followed(epoch):  # with a new view everything begins anew, the copy, too
+            self._network.report([Change(Event.SYNCED, partition, uuid) for partition in batch])
+
+    def _is_followed(self, epoch: int) -> bool:
+        """Say whether a view is in force, and what counts here is of that view."""
+        table = self._network.table
+        return table is not None and table.epoch == epoch and self._now == (self._me(), epoch)
 
     def connection_lost(self, uuid: str) -> None:
         """Take that the connection to a member has broken, or that the member is gone."""
@@ -585,9 +632,7 @@ class PartitionKeeper:
             for partition, term in message.terms.items():
                 self._replicator.replica.begin(partition, term, message.numbers)
             if sent:
-                async with self._replicator.taking:
-                    replica = self._replicator.replica
-                    await self._do(lambda: replica.take_for_copy(sent, message.moment))
+                await self._replicator.take_for_copy(sent, message.moment)
             self._copies.update(message.end)
 
     # -- the store ----------------------------------------------------------------------------------------------
@@ -596,46 +641,66 @@ class PartitionKeeper:
         """Open partitions; such of which nothing is here, or not all, begin empty."""
         fresh = {partition for partition in partitions if partition not in self._copies}
         await self._drop(fresh & self._stored)
-        lineages = {p: self._copies.get(p) or new_lineage() for p in partitions}
+        lineages = {p: self._copies.get(p) or new_lineage() for p in self._still_led(partitions)}
         if fresh and self._disk is not None:
             self._copies.update(lineages)
             table = self._network.table
             if table is None or self._me() not in table.members:
                 return
             await self._note_on_disk(self._disk, table, self._me())
+            lineages = {partition: lineages[partition] for partition in self._still_led(lineages)}
         if lineages:
-            environments = self._opened().environments
+            environments, now = self._opened().environments, self._now
             self._stored.update(lineages)
             counts = {partition: len(self._rows.get(partition, ())) for partition in lineages}
-            await self._do(lambda: open_partitions(environments, lineages, counts))
+            await self._do(lambda: open_partitions(environments, lineages, counts), self._opening)
+            if self._now[0] != now[0]:
+                return  # all has been forgotten meanwhile, and closed
             self._counts.update(counts)
             for partition, number in lineages.items():
                 self._copies.pop(partition, None)
                 self._open[partition] = number
 
+    def _still_led(self, partitions: Collection[int]) -> list[int]:
+        """Return those of some partitions of which this member is the primary by what is in force now.
+
+        A table that was looked at before something was waited for may be an old one.
+        """
+        table, me = self._network.table, self._me()
+        if table is None or me not in table.members or self._now[0] != me:
+            return []
+        return [partition for partition in partitions if table.primary(partition) == me]
+
     async def _close(self, partitions: Collection[int]) -> None:
         if partitions:
             environments, some = self._opened().environments, list(partitions)
-            await self._do(lambda: close_partitions(environments, some))
+            await self._do(lambda: close_partitions(environments, some), self._opening)
             for partition in some:
                 if partition in self._open:
                     self._copies[partition] = self._open.pop(partition)
                     self._counts.pop(partition, None)
 
-    async def _drop(self, partitions: Collection[int]) -> None:
-        some = set(partitions)
-        if some:
-            copy = self._copy()
+    async def _drop(self, partitions: Collection[int], is_right: Callable[[], bool] = lambda: True) -> None:
+        """Remove all that partitions hold, which are closed; given up where that is not right any more."""
+        if not partitions:
+            return
+        async with self._dropping:
+            some = set(partitions)
+            if not is_right():
+                return
             for partition in some:
                 self._copies.pop(partition, None)
-            async with self._replicator.taking:
-                await self._do(lambda: copy.drop(some))
+            async with self._replicator.taking:  # what comes after this is refused
                 self._replicator.replica.forget(some)
+            steps = self._copy().drop_by_steps(some)
+            while await self._do(lambda: next(steps, _END)) is not _END:
+                if not is_right():
+                    return
             self._stored -= some
 
-    async def _do(self, work: Callable[[], Result]) -> Result:
-        """Do something that blocks; one thing at a time."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def _do(self, work: Callable[[], Result], thread: ThreadPoolExecutor | None = None) -> Result:
+        """Do something that blocks; in each thread one thing at a time."""
+        return await asyncio.get_running_loop().run_in_executor(thread or self._thread, work)
 
     def _opened(self) -> Any:
         if self._grid is None:

@@ -223,6 +223,21 @@ class Replicator:
                 wait.cancel()
         return all(wait.exception() is None for wait in waits)
 
+    async def caught_up(self, member: str, epoch: int) -> bool:
+        """Wait until a member that has a copy has what has been changed so far, as all backups have.
+
+        Returns:
+            False if it does not answer, or is to have no backup any more, or another view comes first.
+        """
+        numbers = ends(self._opened().environments)
+        while not (self.shipping.has(member, numbers) and all(self._is_backed_up(*at) for at in enumerate(numbers))):
+            table = self._network.table
+            if table is None or table.epoch != epoch or member not in self._feeds or member in self.late:
+                return False
+            self._feeds[member][1].set()
+            await asyncio.sleep(_PAUSE_S)
+        return True
+
     def _is_backed_up(self, environment: int, number: int) -> bool:
         reached: int = self._opened().environment(environment).announced[BACKED_UP]
         return reached >= number
@@ -437,6 +452,12 @@ class Replicator:
             sent, replica = self._sent(message), self.replica
             await self._do(lambda: replica.take(sender, message.backed_up, sent, message.moment), 1)
         return b""
+
+    async def take_for_copy(self, sent: list[Sent], moment: int) -> None:
+        """Take changes that came after what a copy was made of; see `Replica.take_for_copy`."""
+        async with self.taking:
+            replica = self.replica
+            await self._do(lambda: replica.take_for_copy(sent, moment), 1)
 
     # -- when a primary is lost ---------------------------------------------------------------------------------
 

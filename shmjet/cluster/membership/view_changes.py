@@ -159,7 +159,10 @@ class ViewChanges(MemberState):
 
     def _on_table_message(self, message: TableMessage, _now: float) -> None:
         if self.view is not None:
+            before = self._tables.table
             self._say_about_table(self._tables.take(message, self.view, self.me.uuid, self._agreement.promised))
+            if self._tables.table is not before:  # what was reported while that was proposed has not been looked at
+                self._repeat_tables()
 
     def _say_about_table(self, messages: Iterable[tuple[str, MembershipMessage]]) -> None:
         for address, message in messages:
