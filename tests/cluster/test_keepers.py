@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shmjet.cluster.member import partition_keeper
+from shmjet.cluster.member import local_partitions, partition_mover
 from shmjet.cluster.member.copier import first_batch
 from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
 from shmjet.cluster.partitions.table import PartitionTable
@@ -127,7 +127,7 @@ def test_partitions_stay_open_while_they_are_copied(tmp_path: Path, monkeypatch:
         closed.extend(partitions)
         close_partitions(environments, partitions)
 
-    monkeypatch.setattr(partition_keeper, "close_partitions", close)
+    monkeypatch.setattr(local_partitions, "close_partitions", close)
 
     async def story() -> list[int]:
         keepers = Keepers(tmp_path, COUNT, 1)
@@ -145,7 +145,7 @@ def test_partitions_stay_open_while_they_are_copied(tmp_path: Path, monkeypatch:
 def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_lines: bool
 ) -> None:
-    monkeypatch.setattr(partition_keeper, "MUCH_BYTES", 0)
+    monkeypatch.setattr(partition_mover, "MUCH_BYTES", 0)
 
     async def story() -> None:
         keepers = Keepers(tmp_path, COUNT, 1, with_lines=with_lines)

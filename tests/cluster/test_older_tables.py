@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shmjet.cluster.member import partition_keeper
+from shmjet.cluster.member import local_partitions
 from shmjet.cluster.member.partition_keeper import PartitionKeeper
 from shmjet.cluster.membership.peer_messages import AgreeOnTails, ChangesTaken, CopiedPartitions, CopyPartitions
 from shmjet.cluster.partitions.table import Change, PartitionTable
@@ -172,7 +172,7 @@ def test_a_member_that_has_been_dropped_opens_nothing_by_the_table_that_it_had(
         open_partitions(environments, lineages, *counts)
 
     async def story() -> None:
-        monkeypatch.setattr(partition_keeper, "open_partitions", open_and_note)
+        monkeypatch.setattr(local_partitions, "open_partitions", open_and_note)
         member = Story(tmp_path)
         await member.begin()
         await member.show(table_of(1, 1, [(ME,), (OTHER,)], copying=[1]))
@@ -211,8 +211,8 @@ def test_what_is_being_opened_when_a_member_is_dropped_is_closed_again(
     async def story() -> None:
         member = Story(tmp_path)
         await member.begin()
-        monkeypatch.setattr(partition_keeper, "open_partitions", open_late)
-        monkeypatch.setattr(partition_keeper, "close_partitions", close)
+        monkeypatch.setattr(local_partitions, "open_partitions", open_late)
+        monkeypatch.setattr(local_partitions, "close_partitions", close)
         await member.show(table_of(2, 0, [(ME,), (ME,)]))
         await until(opening.is_set)
         member.network.table = None

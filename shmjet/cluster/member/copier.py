@@ -118,6 +118,10 @@ class Copier:
             if size < _FEW_BYTES:
                 break
 
+    def join(self) -> None:
+        """Have the other member be told of what has changed since as backups are; it has taken everything before."""
+        self._shipping.join(self._uuid, self._partitions)
+
     def end(self) -> None:
         """Keep no changes for the copy any more, whether it is complete or not."""
         self._shipping.end_copy(self._uuid)

@@ -16,18 +16,19 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
 from shmjet.cluster.member.comparer import Comparer
-from shmjet.cluster.member.copier import Copier, first_batch
 from shmjet.cluster.member.copy_lines import CopyLines
 from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker
-from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk, new_lineage
+from shmjet.cluster.member.known_backups import KnownBackups
+from shmjet.cluster.member.local_partitions import LocalPartitions
+from shmjet.cluster.member.partition_mover import PartitionMover
+from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
 from shmjet.cluster.member.replicator import NetworkOfReplicator, NoBackup, NotTaken, Replicator
 from shmjet.cluster.membership.peer_messages import (
     AgreeOnTails,
@@ -38,27 +39,17 @@ from shmjet.cluster.membership.peer_messages import (
     ShipChanges,
 )
 from shmjet.cluster.partitions.table import Change, Event, PartitionTable
-from shmjet.grid import Grid
 from shmjet.grid.errors import GridError
 from shmjet.grid.lease import RENEW_S, Lease
-from shmjet.grid.ownership import close_partitions, count_backups, open_partitions
 from shmjet.grid.parcels import decode_parcel
-from shmjet.grid.partition_copy import PartitionCopy
-from shmjet.grid.replica import Sent, Term
+from shmjet.grid.replica import Sent
 from shmjet.grid.times import now
 from shmjet.ipc.background_tasks import BackgroundTasks
-
-Result = TypeVar("Result")
 
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 """When a copy is tried again; each time the pause is doubled, as there may be no room for it."""
 _LEAVE_S = 60.0
 """How long a leaving member tries to hand its partitions over."""
-MUCH_BYTES = 1 << 20
-"""Of bytes in the store: from so many on, copies have connections of their own."""
-
-_END: Any = object()
-
 _decode_sent = msgspec.msgpack.Decoder(list[Sent]).decode
 
 logger = logging.getLogger("shmjet.member")
@@ -98,12 +89,7 @@ class PartitionKeeper:
         disk: PartitionsOnDisk | None = None,
     ) -> None:
         self._network = network
-        self._folder = folder
         self._me = me
-        self._grid: Grid | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="shmjet-keeper")
-        self._opening = ThreadPoolExecutor(1, thread_name_prefix="shmjet-opening")
-        """What opens and closes waits for no copy."""
         self._wake = asyncio.Event()
         self._looked = asyncio.Event()
         self._tasks = BackgroundTasks()
@@ -114,7 +100,6 @@ class PartitionKeeper:
             answered, lost = self._sender.answered, self._sender.connection_lost
             self._lines = CopyLines(connect, self._take_by_line, answered, lost)
         self._is_moving = False
-        self._being_copied: Collection[int] = frozenset()
         self._moves_at = 0.0
         """When copies may be begun, after a copy that has failed."""
         self._began: tuple[int, list[int]] = 0, []
@@ -124,25 +109,25 @@ class PartitionKeeper:
         self._disk = disk
         self._is_over = False
         """Whether all members are leaving, so that each keeps what it has."""
-        self._stored: set[int] = set()
-        """Partitions of which there may be anything here."""
-        self._begin("", 0)
-        self._open: dict[int, int] = {}
-        self._copies: dict[int, int] = {}
-        """Closed partitions of which everything is here, with their lineages."""
-        self._terms: dict[int, Term] = {}
-        """Partitions that this member leads, by the table under which it began to."""
-        self._rows: dict[int, set[str]] = {}
-        """The backups of these, which have to have each change."""
-        self._counts: dict[int, int] = {}
-        """How many backups the store knows of for the open ones."""
-        self._following = asyncio.Lock()
-        self._dropping = asyncio.Lock()
         self._lease: Lease | None = None
-        self._replicator = Replicator(lines, self._opened, self._copies_has, self._look_for_late)
-        self._comparer = Comparer(
-            network, self._replicator, self._opened, lambda: self._terms, lambda: self._rows, self._differs
+        self._replicator: Replicator
+        note = None if disk is None else self._note_what_is_here
+        self._here = LocalPartitions(folder, lambda: self._replicator, self._still_led, note)
+        self._backups = KnownBackups(network, me, self._here, lambda: self._replicator)
+        has, late = self._here.closed.__contains__, self._backups.look_for_late
+        self._replicator = Replicator(lines, self._here.store, has, late)
+        self._mover = PartitionMover(
+            network, self._here, self._backups, self._replicator, self._sender, self._lines, self._is_followed
         )
+        self._comparer = Comparer(
+            network,
+            self._replicator,
+            self._here.store,
+            lambda: self._backups.terms,
+            lambda: self._backups.rows,
+            self._backups.differs,
+        )
+        self._begin("", 0)
 
     @property
     def _is_waiting(self) -> bool:
@@ -152,15 +137,14 @@ class PartitionKeeper:
         self._now = me, epoch
         self._sealed: set[int] = set()
         """Partitions that are closed to be handed over."""
-        self._reported: set[tuple[int, str]] = set()
-        """Copies of partitions that are or will be reported, with who has them, and are not in the table yet."""
         self._complete: set[int] = set()
         """Partitions that this member has completely, by the last table."""
-        self._has_classes: set[str] = set()
         self._failures = 0
+        self._backups.reported.clear()
+        self._mover.has_classes.clear()
 
     def _words(self) -> memoryview:
-        words: memoryview = self._opened().environment(0).announced
+        words: memoryview = self._here.store().environment(0).announced
         return words
 
     def _renew(self) -> None:
@@ -193,7 +177,7 @@ class PartitionKeeper:
             self._renew()
         self._wake.set()
         self._looked.set()
-        self._tasks.start(self._look_at_backups())
+        self._tasks.start(self._backups.look())
 
     def backed_up(self, environment: int, number: int) -> asyncio.Future[None] | None:
         """Return what is done when all backups have what has been changed, see `Replicator.settling`."""
@@ -222,10 +206,10 @@ class PartitionKeeper:
         try:
             await asyncio.wait_for(self._free.wait(), _LEAVE_S)
         except TimeoutError:
-            logger.error("this member leaves with %d partitions that no other one has taken", len(self._open))
+            logger.error("this member leaves with %d partitions that no other one has taken", len(self._here.open))
         table, me = self._network.table, self._me()
         if self._disk is not None and table is not None and not table.is_waiting and table.is_free(me):
-            await self._do(self._disk.forget)
+            await self._here.do(self._disk.forget)
 
     def forget(self) -> None:
         """Remove everything: this member is not who had it any more. Blocks.
@@ -237,19 +221,9 @@ class PartitionKeeper:
             return
         if self._disk is not None:
             self._disk.forget()
-        copy, environments = self._copy(), self._opened().environments
-        count = self._opened().layout.partition_count
-
-        # behind what is under way, which may open partitions
-        self._opening.submit(close_partitions, environments, range(count)).result()
-        self._thread.submit(copy.drop, range(count)).result()
-        self._open.clear()
-        self._copies.clear()
-        self._terms.clear()
-        self._rows.clear()
-        self._counts.clear()
+        self._here.forget()
+        self._backups.forget()
         self._replicator.forget()
-        self._stored = set(range(count))  # what is being taken at this moment may come after this
 
     async def stop(self) -> None:
         """Let go of the store."""
@@ -258,10 +232,7 @@ class PartitionKeeper:
             await self._lines.stop()
         await self._replicator.stop()
         self._comparer.stop()
-        self._opening.shutdown()
-        self._thread.shutdown()
-        if self._grid is not None:
-            self._grid.close()
+        self._here.stop()
 
     # -- what the table asks for --------------------------------------------------------------------------------
 
@@ -292,8 +263,8 @@ class PartitionKeeper:
     async def _follow(self) -> None:
         """Do what the table in force asks of this member."""
         table, me = self._network.table, self._me()
-        if table is None and self._open and self._network.is_cut_off:  # others may go on with what is open here
-            await self._close(set(self._open))
+        if table is None and self._here.open and self._network.is_cut_off:  # others may go on with what is open here
+            await self._here.close(set(self._here.open))
         if table is None or me not in table.members:
             if self._leaving:
                 self._free.set()
@@ -312,33 +283,39 @@ class PartitionKeeper:
         mine = {partition for partition, row in enumerate(table.synced) if row[0] == place}
         going = self._going(table)
         self._sealed = set(going)
-        await self._close(self._open.keys() - (mine - self._sealed))
-        for partition in self._terms.keys() - mine:
-            self._replicator.replica.led(partition, self._terms.pop(partition))
+        await self._here.close(self._here.open.keys() - (mine - self._sealed))
+        self._backups.leave_off(self._backups.terms.keys() - mine)
         if self._network.table is not table:
             self.look()
             return
         self._replicator.replica.forget_tails(table.members.__contains__)
-        await self._follow_backups()
-        await self._lead(table, mine - self._sealed - self._open.keys())
+        await self._backups.follow()
+        await self._lead(table, mine - self._sealed - self._here.open.keys())
         self._report_leaving(table, me)
         await self._hand_over(table, going)
         rows = zip(table.synced, table.copying, strict=True)
-        unused = self._stored - {p for p, (held, coming) in enumerate(rows) if place in (*held, *coming)}
-        await self._drop(unused, lambda: self._network.table is table)
+        unused = self._here.stored - {p for p, (held, coming) in enumerate(rows) if place in (*held, *coming)}
+        await self._here.drop(unused, lambda: self._network.table is table)
         if self._network.table is not table:  # what is reported has been compared with the new one
             self.look()
             return
         if self._is_moving or asyncio.get_running_loop().time() < self._moves_at:
             return  # it is looked again then
-        for partition in sorted(mine):
-            for uuid in (table.members[place] for place in table.copying[partition]):
-                if (partition, uuid) not in self._reported:
-                    self._is_moving = True
-                    self._tasks.start(self._try_to_move(table, mine, uuid))
-                    return
-        if self._lines is not None:
+        uuid = self._mover.next(table, mine)
+        if uuid is not None:
+            self._is_moving = True
+            self._tasks.start(self._try(partial(self._move, table, mine, uuid)))
+        elif self._lines is not None:
             self._lines.let_go()
+
+    async def _move(self, table: PartitionTable, mine: Collection[int], uuid: str) -> None:
+        """Copy some partitions, while tables are followed."""
+        try:
+            if await self._mover.move(table, mine, uuid, lambda: self._sealed):
+                self._failures = 0
+        finally:
+            self._is_moving = False
+        self.look()
 
     def _look_at_view(self, table: PartitionTable, me: str) -> None:
         """Give up what counted in an older view, or by an older table."""
@@ -346,18 +323,26 @@ class PartitionKeeper:
         complete = {partition for partition, row in enumerate(table.synced) if place in row}
         if (me, table.epoch) != self._now:
             self._begin(me, table.epoch)
-            self._copies = {partition: number for partition, number in self._copies.items() if partition in complete}
+            for partition in self._here.closed.keys() - complete:
+                del self._here.closed[partition]
         for partition in self._complete - complete:  # what it had counts no more
-            self._copies.pop(partition, None)
+            self._here.closed.pop(partition, None)
         self._complete = complete
 
     async def _note_on_disk(self, disk: PartitionsOnDisk, table: PartitionTable, me: str) -> None:
         """Note a table before anything is done by it; the first one says whether what is on disk counts."""
         if disk.waits:
-            self._stored = set(range(table.count))
-            self._copies = disk.take_up(me, table)
-        lineages = {**self._copies, **self._open}
-        await self._do(lambda: disk.note(me, table, lineages))
+            self._here.stored = set(range(table.count))
+            self._here.closed.clear()
+            self._here.closed.update(disk.take_up(me, table))
+        lineages = {**self._here.closed, **self._here.open}
+        await self._here.do(lambda: disk.note(me, table, lineages))
+
+    async def _note_what_is_here(self) -> None:
+        """Note what is here before it is opened."""
+        table, me = self._network.table, self._me()
+        if self._disk is not None and table is not None and me in table.members:
+            await self._note_on_disk(self._disk, table, me)
 
     def _report_leaving(self, table: PartitionTable, me: str) -> None:
         if not self._leaving:
@@ -379,7 +364,7 @@ class PartitionKeeper:
         return {
             partition: uuid
             for partition, uuid in table.hand_overs()
-            if table.primary(partition) == me and partition not in self._being_copied
+            if table.primary(partition) == me and partition not in self._mover.being_copied
         }
 
     async def _hand_over(self, table: PartitionTable, going: dict[int, str]) -> None:
@@ -391,96 +376,26 @@ class PartitionKeeper:
                 self.look()
                 return
             going = dict(going.items() & self._going(current).items())
-            for partition in going.keys() & self._terms.keys():  # who opens it next, be it this member, begins anew
-                self._replicator.replica.led(partition, self._terms.pop(partition))
+            self._backups.leave_off(going.keys() & self._backups.terms.keys())
             self._network.report([Change(Event.HANDED_OVER, partition, uuid) for partition, uuid in going.items()])
 
-    # -- backups ------------------------------------------------------------------------------------------------
+    # -- what this member leads ---------------------------------------------------------------------------------
 
-    def _copies_has(self, partition: int) -> bool:
-        return partition in self._copies
-
-    async def _look_at_backups(self) -> None:
-        """See to it that no one waits for a backup that counts no more, whatever else is under way."""
-        try:
-            if self._terms:
-                await self._follow_backups()
-                self._look_for_late()
-        except (GridError, OSError) as error:
-            logger.warning("the backups of partitions could not be looked at: %s", str(error))
-
-    async def _follow_backups(self) -> None:
-        """Take from the table which members have a backup of what this one leads.
-
-        A backup counts from the moment at which it is reported, until a table in force says that it does not.
-        """
-        async with self._following:
-            table, me = self._network.table, self._me()
-            if table is None or me not in table.members:
-                return
-            place = table.members.index(me)
-            rows: dict[int, set[str]] = {}
-            strange: list[Change] = []
-            for partition in self._terms:
-                held = table.synced[partition]
-                if held[0] != place:
-                    continue
-                backups = {table.members[other] for other in held[1:]}
-                if partition in self._open:
-                    known = self._rows.get(partition, set())
-                    strange += [Change(Event.STALE, partition, uuid) for uuid in backups - known]
-                rows[partition] = backups
-            self._reported = {(p, uuid) for p, uuid in self._reported if _is_copying(table, p, uuid)}
-            for partition, uuid in self._reported:
-                if partition in rows:
-                    rows[partition].add(uuid)
-            self._rows = rows
-            self._replicator.follow(rows, self._terms)
-            await self._count_backups()
-            if strange:
-                logger.error("members were said to have backups that this one has not made; they are made anew")
-                self._network.report(strange)
-
-    async def _count_backups(self) -> None:
-        """Have the store know how many backups the open partitions have."""
-        counts = {partition: len(self._rows.get(partition, ())) for partition in self._open}
-        other = {partition: count for partition, count in counts.items() if self._counts.get(partition) != count}
-        if other:
-            environments = self._opened().environments
-            await self._do(lambda: count_backups(environments, other), self._opening)  # some may be being closed
-            self._counts.update(other)
-            self._replicator.count()
-
-    def _look_for_late(self) -> None:
-        """Report backups that do not answer; they are waited for until the table shows it."""
+    def _still_led(self, partitions: Collection[int]) -> list[int]:
+        """Return those of some partitions of which this member is the primary by what is in force now."""
         table, me = self._network.table, self._me()
-        if table is None or me not in table.members or not self._replicator.late:
-            return
-        place = table.members.index(me)
-        late = [table.members.index(uuid) for uuid in self._replicator.late if uuid in table.members]
-        changes = [
-            Change(Event.STALE, partition, table.members[other])
-            for partition, row in enumerate(table.synced)
-            if row[0] == place
-            for other in late
-            if other in row[1:]
-        ]
-        if changes:
-            names = ", ".join(sorted({change.uuid for change in changes}))
-            logger.warning("backups on %s do not answer, and are made anew", names)
-            self._reported.difference_update((change.partition, change.uuid) for change in changes)
-            self._network.report(changes)
+        if table is None or me not in table.members or self._now[0] != me:
+            return []
+        return [partition for partition in partitions if table.primary(partition) == me]
 
-    def _differs(self, partition: int, uuid: str) -> None:
-        """Have a backup that is not what it should be made anew; it is waited for until the table shows it."""
-        self._reported.discard((partition, uuid))
-        self._network.report([Change(Event.STALE, partition, uuid)])
+    async def _open(self, partitions: Collection[int]) -> None:
+        await self._here.open_up(partitions, lambda: self._backups.rows)
 
     async def _lead(self, table: PartitionTable, partitions: Collection[int]) -> None:
         """Open partitions; where this member begins to lead, with the same state as the backups that there are."""
-        new = {partition for partition in partitions if partition not in self._terms}
-        await self._open_up(set(partitions) - new)
-        complete = {partition for partition in new if partition in self._copies}
+        new = {partition for partition in partitions if partition not in self._backups.terms}
+        await self._open(set(partitions) - new)
+        complete = {partition for partition in new if partition in self._here.closed}
         others: dict[str, list[int]] = {}
         for partition in complete - self._handed_over(table):
             for place in table.synced[partition][1:]:
@@ -509,68 +424,9 @@ class PartitionKeeper:
                 if not self._is_followed(table.epoch):
                     self.look()  # the members have changed while something was waited for
                     return
-                self._terms.update(dict.fromkeys(partitions, table.version))
-            await self._follow_backups()
-            await self._open_up(partitions)
-
-    # -- copies -------------------------------------------------------------------------------------------------
-
-    async def _try_to_move(self, table: PartitionTable, mine: Collection[int], uuid: str) -> None:
-        """Copy some partitions, while tables are followed; what is copied is not handed over meanwhile."""
-        try:
-            await self._try(partial(self._move, table, mine, uuid))
-        finally:
-            self._is_moving = False
-            self._being_copied = frozenset()
-        self.look()
-
-    async def _move(self, table: PartitionTable, mine: Collection[int], uuid: str) -> None:
-        """Copy some partitions to a member that is to have them, and is a backup like others from then on."""
-        place = table.members.index(uuid)
-        waiting = [
-            partition
-            for partition in sorted(mine)
-            if place in table.copying[partition] and (partition, uuid) not in self._reported
-        ]
-        size = await self._do(self._copy().size)
-        batch = first_batch(waiting, len(self._stored), size)
-        await self._sender.ask(uuid, CopyPartitions(table.epoch, 0, []))  # before anything is noted
-        if self._network.table is not table:
-            return  # some may have been copied by what that says, and count as backups
-        line = None if self._lines is None or size < MUCH_BYTES else await self._lines.to(uuid)
-        if self._network.table is not table:
-            return
-        epoch, shipping = table.epoch, self._replicator.shipping
-        batch = [partition for partition in batch if partition in self._open and partition not in self._sealed]
-        if not batch:
-            return
-        terms = {partition: self._terms[partition] for partition in batch}
-        lineages = {partition: self._open[partition] for partition in batch}
-        self._being_copied = frozenset(batch)
-        joined = {(partition, uuid) for partition in batch}
-        async with self._sender.stream(uuid, line) as stream:
-            copier = Copier(self._network, self._opened(), shipping, self._do, stream, epoch, uuid, batch)
-            try:
-                await copier.begin(terms, with_classes=uuid not in self._has_classes)
-                self._has_classes.add(uuid)
-                await self._sender.ask(uuid, CopyPartitions(epoch, 0, [], end=lineages), line)
-                if not self._is_followed(epoch):
-                    raise CopyFailed("the members have changed")
-                self._reported |= joined  # from now on it is waited for
-                shipping.join(uuid, batch)
-                await self._follow_backups()
-                if not await self._replicator.caught_up(uuid, epoch):
-                    raise CopyFailed("the new backup has not taken what has changed")
-            except BaseException:
-                self._reported -= joined
-                raise
-            finally:
-                await copier.give_up()
-                copier.end()
-                await self._follow_backups()
-        self._failures = 0
-        if self._is_followed(epoch):  # with a new view everything begins anew, the copy, too
-            self._network.report([Change(Event.SYNCED, partition, uuid) for partition in batch])
+                self._backups.terms.update(dict.fromkeys(partitions, table.version))
+            await self._backups.follow()
+            await self._open(partitions)
 
     def _is_followed(self, epoch: int) -> bool:
         """Say whether a view is in force, and what counts here is of that view."""
@@ -621,95 +477,16 @@ class PartitionKeeper:
         about = {*message.begin, *message.terms, *changed, *message.end}
         if not all(0 <= partition < table.count and place in table.copying[partition] for partition in about):
             raise GridError("this member is not getting the partition")
-        await self._drop(self._stored.intersection(message.begin))
+        await self._here.drop(self._here.stored.intersection(message.begin))
         self._replicator.replica.forget(message.begin)
         self._complete.difference_update(message.begin)  # what an older table says of them is over
-        self._stored.update(message.begin)
+        self._here.stored.update(message.begin)
         if message.pieces:
-            copy = self._copy()
-            await self._do(lambda: copy.take_all(decode_parcel(message.pieces)))
+            copy = self._here.copy()
+            await self._here.do(lambda: copy.take_all(decode_parcel(message.pieces)))
         if self._network.table is table or (self._network.table or table).epoch == message.epoch:
             for partition, term in message.terms.items():
                 self._replicator.replica.begin(partition, term, message.numbers)
             if sent:
                 await self._replicator.take_for_copy(sent, message.moment)
-            self._copies.update(message.end)
-
-    # -- the store ----------------------------------------------------------------------------------------------
-
-    async def _open_up(self, partitions: Collection[int]) -> None:
-        """Open partitions; such of which nothing is here, or not all, begin empty."""
-        fresh = {partition for partition in partitions if partition not in self._copies}
-        await self._drop(fresh & self._stored)
-        lineages = {p: self._copies.get(p) or new_lineage() for p in self._still_led(partitions)}
-        if fresh and self._disk is not None:
-            self._copies.update(lineages)
-            table = self._network.table
-            if table is None or self._me() not in table.members:
-                return
-            await self._note_on_disk(self._disk, table, self._me())
-            lineages = {partition: lineages[partition] for partition in self._still_led(lineages)}
-        if lineages:
-            environments, now = self._opened().environments, self._now
-            self._stored.update(lineages)
-            counts = {partition: len(self._rows.get(partition, ())) for partition in lineages}
-            await self._do(lambda: open_partitions(environments, lineages, counts), self._opening)
-            if self._now[0] != now[0]:
-                return  # all has been forgotten meanwhile, and closed
-            self._counts.update(counts)
-            for partition, number in lineages.items():
-                self._copies.pop(partition, None)
-                self._open[partition] = number
-
-    def _still_led(self, partitions: Collection[int]) -> list[int]:
-        """Return those of some partitions of which this member is the primary by what is in force now.
-
-        A table that was looked at before something was waited for may be an old one.
-        """
-        table, me = self._network.table, self._me()
-        if table is None or me not in table.members or self._now[0] != me:
-            return []
-        return [partition for partition in partitions if table.primary(partition) == me]
-
-    async def _close(self, partitions: Collection[int]) -> None:
-        if partitions:
-            environments, some = self._opened().environments, list(partitions)
-            await self._do(lambda: close_partitions(environments, some), self._opening)
-            for partition in some:
-                if partition in self._open:
-                    self._copies[partition] = self._open.pop(partition)
-                    self._counts.pop(partition, None)
-
-    async def _drop(self, partitions: Collection[int], is_right: Callable[[], bool] = lambda: True) -> None:
-        """Remove all that partitions hold, which are closed; given up where that is not right any more."""
-        if not partitions:
-            return
-        async with self._dropping:
-            some = set(partitions)
-            if not is_right():
-                return
-            for partition in some:
-                self._copies.pop(partition, None)
-            async with self._replicator.taking:  # what comes after this is refused
-                self._replicator.replica.forget(some)
-            steps = self._copy().drop_by_steps(some)
-            while await self._do(lambda: next(steps, _END)) is not _END:
-                if not is_right():
-                    return
-            self._stored -= some
-
-    async def _do(self, work: Callable[[], Result], thread: ThreadPoolExecutor | None = None) -> Result:
-        """Do something that blocks; in each thread one thing at a time."""
-        return await asyncio.get_running_loop().run_in_executor(thread or self._thread, work)
-
-    def _opened(self) -> Any:
-        if self._grid is None:
-            self._grid = Grid.open(self._folder)
-        return self._grid.opened
-
-    def _copy(self) -> PartitionCopy:
-        return PartitionCopy(self._opened())
-
-
-def _is_copying(table: PartitionTable, partition: int, uuid: str) -> bool:
-    return uuid in (table.members[place] for place in table.copying[partition])
+            self._here.closed.update(message.end)
