@@ -1,4 +1,4 @@
-"""Keeps the backups of a member's partitions up to date, and takes what other members send to theirs here.
+"""Keeps the backups of a member's partitions up to date; `replica_taker` takes what other members send to theirs here.
 
 Each member that has a backup is sent what it lacks, one message after the other; what it confirms lets writers go on
 that wait for it (`settled`). A member that does not answer for long is reported STALE: when all members know that by
@@ -20,19 +20,19 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from shmjet.cluster.member.replica_taker import NO_BACKUP, ReplicaTaker, decode_tails, encode_tails
 from shmjet.cluster.membership.peer_messages import AgreeOnTails, ChangesTaken, ShipChanges
 from shmjet.cluster.partitions.table import PartitionTable
 from shmjet.grid.change_log import ends
 from shmjet.grid.commit_counters import BACKED_UP, LOGGED
-from shmjet.grid.errors import GridError, PartitionMovedError
-from shmjet.grid.partition_copy import Classes, PartitionCopy, Piece
+from shmjet.grid.errors import PartitionMovedError
+from shmjet.grid.partition_copy import Classes, PartitionCopy
 from shmjet.grid.replica import Replica, Sent, Term
 from shmjet.grid.shipping import ALL, Batch, Shipping
 from shmjet.grid.store import Opened
 from shmjet.grid.times import now
 
 Result = TypeVar("Result")
-Tails = list[tuple[str, int, Sent]]
 
 LATE_S = 2.0
 """How long a backup is waited for."""
@@ -41,16 +41,8 @@ _ASK_AGAIN_S = 0.5
 _LOOK_S = 0.5
 """How long a backup without news is left alone, should a process have died between a change and asking for it."""
 _PAUSE_S = 0.02
-_NO_BACKUP = "this member has no backup of a partition"
-
-SHORT_BYTES = 1 << 14
-"""Changes of more bytes are taken in a thread."""
-_REFUSED = (GridError, OSError, msgspec.MsgspecError)
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_piece = msgspec.msgpack.Decoder(Piece).decode
-_decode_sent = msgspec.msgpack.Decoder(list[Sent]).decode
-_decode_tails = msgspec.msgpack.Decoder(Tails).decode
 
 logger = logging.getLogger("shmjet.member")
 
@@ -73,7 +65,7 @@ class NoBackup(NotTaken):
     """A member has not what the table says that it has a backup of."""
 
     def __init__(self, member: str) -> None:
-        super().__init__(_NO_BACKUP)
+        super().__init__(NO_BACKUP)
         self.member = member
 
 
@@ -96,19 +88,15 @@ class Replicator:
     ) -> None:
         self._network = network
         self._opened = opened
-        self._has = has
         self._late_backup = late
-        self._threads = [ThreadPoolExecutor(1, thread_name_prefix=f"shmjet-{name}") for name in ("shipping", "replica")]
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="shmjet-shipping")
         self._made: tuple[Shipping, Replica] | None = None
         self._numbers = itertools.count(1)
         self._answers: dict[int, tuple[str, asyncio.Future[ChangesTaken | None]]] = {}
         self._feeds: dict[str, tuple[asyncio.Task[None], _News]] = {}
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._ways: dict[str, Callable[[object], None] | None] = {}
-        self._done: dict[tuple[str, type], ChangesTaken] = {}
-        """By sender and kind: the answer to its last message."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.taking = asyncio.Lock()
+        self._taker = ReplicaTaker(network, opened, lambda: self.replica, has)
+        self.taking = self._taker.taking
         """Held while anything is taken from another member."""
         self.late: set[str] = set()
         """Backups that have not answered for `LATE_S`."""
@@ -132,13 +120,13 @@ class Replicator:
     async def stop(self) -> None:
         """Send and take nothing more; who waits is told that."""
         feeds, self._feeds = self._feeds, {}
-        tasks = [*self._tasks, *(task for task, _ in feeds.values())]
+        tasks = [task for task, _ in feeds.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._give_up()
-        for thread in self._threads:
-            thread.shutdown()
+        await self._taker.stop()
+        self._thread.shutdown()
 
     def forget(self) -> None:
         """Take that this member is not who had anything any more."""
@@ -146,7 +134,7 @@ class Replicator:
             task.cancel()
         self._feeds.clear()
         self.late.clear()
-        self._done.clear()
+        self._taker.forget()
         self._made = None
         self._give_up()
 
@@ -354,7 +342,7 @@ class Replicator:
         finally:
             self._answers.pop(number, None)
         if taken.error:
-            raise NoBackup(member) if taken.error == _NO_BACKUP else NotTaken(taken.error)
+            raise NoBackup(member) if taken.error == NO_BACKUP else NotTaken(taken.error)
         return taken
 
     async def _ask_once(self, member: str, number: int, message: Any) -> ChangesTaken | None:
@@ -369,95 +357,18 @@ class Replicator:
         finally:
             timer.cancel()
 
-    # -- from primaries -----------------------------------------------------------------------------------------
-
     def receive(self, sender: str, message: Any, way: Callable[[object], None] | None = None) -> None:
         """Take what another replicator says; it is answered the way that it came, where that is known."""
-        self._ways[sender] = way
-        match message:
-            case ChangesTaken():
-                asked, answer = self._answers.get(message.number, ("", None))
-                if asked == sender and answer is not None:
-                    _give(answer, message)
-            case ShipChanges() | AgreeOnTails():
-                if isinstance(message, ShipChanges) and self._taken_at_once(sender, message):
-                    return
-                task = asyncio.create_task(self._take(sender, message))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-
-    def _taken_at_once(self, sender: str, message: ShipChanges) -> bool:
-        """Take a few changes now if nothing has to be waited for, and say whether that was done.
-
-        A thread would take longer to be woken.
-        """
-        if self._tasks or self.taking.locked() or message.piece or len(message.sent) > SHORT_BYTES:
-            return False
-        done = self._done.get((sender, ShipChanges))
-        if done is not None and message.number <= done.number:
-            return False
-        try:
-            self._check(sender, message)
-            sent, replica = self._sent(message), self.replica
-            if not replica.takes_no_time(sent):
-                return False
-            replica.take(sender, message.backed_up, sent, message.moment)
-            error = ""
-        except _REFUSED as failure:
-            error = _text(failure)
-        self._answer(sender, message, ChangesTaken(message.number, error))
-        return True
-
-    def _answer(self, sender: str, message: ShipChanges | AgreeOnTails, answer: ChangesTaken) -> None:
-        self._done[sender, type(message)] = answer
-        way = self._ways.get(sender)
-        if way is None:
-            self._network.send(sender, answer)
+        if isinstance(message, ChangesTaken):
+            asked, answer = self._answers.get(message.number, ("", None))
+            if asked == sender and answer is not None:
+                _give(answer, message)
         else:
-            way(answer)
-
-    async def _take(self, sender: str, message: ShipChanges | AgreeOnTails) -> None:
-        async with self.taking:
-            done = self._done.get((sender, type(message)))
-            if done is not None and message.number < done.number:
-                return
-            if done is None or message.number > done.number:
-                try:
-                    tails = await self._take_now(sender, message)
-                    done = ChangesTaken(message.number, "", tails)
-                except _REFUSED as error:
-                    done = ChangesTaken(message.number, _text(error))
-        self._answer(sender, message, done)
-
-    def _check(self, sender: str, message: ShipChanges | AgreeOnTails) -> None:
-        table = self._network.table
-        if table is None or table.epoch != message.epoch or sender not in table.members:
-            raise GridError("this member has another table of partitions")
-
-    def _sent(self, message: ShipChanges) -> list[Sent]:
-        """Return the changes of a message, which have to be of partitions that are here."""
-        sent = _decode_sent(message.sent)
-        if not all(self._has(group[0]) for record in sent for group in record.groups):
-            raise GridError(_NO_BACKUP)
-        return sent
-
-    async def _take_now(self, sender: str, message: ShipChanges | AgreeOnTails) -> bytes:
-        self._check(sender, message)
-        if isinstance(message, AgreeOnTails):
-            return await self._agree_as_backup(message)
-        if message.piece:
-            piece, copy = _decode_piece(message.piece), PartitionCopy(self._opened())
-            await self._do(lambda: copy.take(piece), 1)
-        if message.sent:
-            sent, replica = self._sent(message), self.replica
-            await self._do(lambda: replica.take(sender, message.backed_up, sent, message.moment), 1)
-        return b""
+            self._taker.receive(sender, message, way)
 
     async def take_for_copy(self, sent: list[Sent], moment: int) -> None:
         """Take changes that came after what a copy was made of; see `Replica.take_for_copy`."""
-        async with self.taking:
-            replica = self.replica
-            await self._do(lambda: replica.take_for_copy(sent, moment), 1)
+        await self._taker.take_for_copy(sent, moment)
 
     # -- when a primary is lost ---------------------------------------------------------------------------------
 
@@ -476,25 +387,18 @@ class Replicator:
             for member, some in partitions.items():
                 async with self.taking:
                     positions = self.replica.positions_of(some)
-                    tails = _encode(self.replica.tails_of(some, ()))
+                    tails = encode_tails(self.replica.tails_of(some, ()))
                 taken = await self.ask(
                     member,
                     lambda number, some=some, at=positions, tails=tails: AgreeOnTails(epoch, number, some, at, tails),  # type: ignore[misc]
                 )
                 async with self.taking:
-                    replica, found = self.replica, _decode_tails(taken.tails)
-                    await self._do(lambda replica=replica, found=found: replica.take_tails(found), 1)  # type: ignore[misc]
+                    replica, found = self.replica, decode_tails(taken.tails)
+                    await self._taker.do(lambda replica=replica, found=found: replica.take_tails(found))  # type: ignore[misc]
 
-    async def _agree_as_backup(self, message: AgreeOnTails) -> bytes:
-        if not all(map(self._has, message.partitions)):
-            raise GridError(_NO_BACKUP)
-        replica, found = self.replica, _decode_tails(message.tails)
-        await self._do(lambda: replica.take_tails(found), 1)
-        return _encode(replica.tails_of(message.partitions, message.positions))
-
-    async def _do(self, work: Callable[[], Result], thread: int = 0) -> Result:
-        """Do something that blocks; files that are sent, and what is taken, have a thread each."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], work)
+    async def _do(self, work: Callable[[], Result]) -> Result:
+        """Read a file that is sent."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 def _done(wait: asyncio.Future[None]) -> bool:
@@ -504,10 +408,6 @@ def _done(wait: asyncio.Future[None]) -> bool:
 def _give(future: asyncio.Future[Result], result: Result) -> None:
     if not future.done():
         future.set_result(result)
-
-
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 class _News:
