@@ -29,11 +29,13 @@ class Wires:
 
     def __init__(self, loss: float = 0.0) -> None:
         self.replicators: dict[str, Replicator] = {}
-        self.tables = dict.fromkeys("012", TABLE)
+        self.tables: dict[str, PartitionTable | None] = dict.fromkeys("012", TABLE)
+        self.sent = 0
         self._loss = loss
         self._chance = random.Random(4)
 
     def send(self, sender: str, receiver: str, message: Any) -> None:
+        self.sent += 1
         data = msgspec.msgpack.encode(message)
         there = self.replicators.get(receiver)
         if there is not None and self._chance.random() >= self._loss:
@@ -115,6 +117,54 @@ def test_changes_reach_all_backups_although_messages_are_lost(stores: Stores) ->
     asyncio.run(main())
     for name in "12":
         assert contents(stores, name) == expected
+
+
+def test_a_change_goes_to_a_backup_before_anything_else_has_its_turn(stores: Stores) -> None:
+    async def main() -> None:
+        wires = Wires()
+        replicators = connect(stores, wires)
+        lead(stores, replicators, "1", "2")
+        primary, there = replicators["0"], stores.grid().get_map("m")
+        for value in range(3):  # the second one finds feeds that have nothing to do
+            there.put("key", value)
+            await all_settled(stores, primary)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        there.put("key", "last")
+        before = wires.sent
+        waiting = [primary.settling(*at) for at in enumerate(ends(stores.grids["0"].opened.environments))]
+        assert wires.sent == before + 2
+        await asyncio.gather(*(one for one in waiting if one is not None))
+        for one in replicators.values():
+            await one.stop()
+
+    asyncio.run(main())
+    assert contents(stores, "2") == {"key": "last"}
+
+
+def test_what_was_sent_at_once_and_refused_is_sent_again(stores: Stores) -> None:
+    async def main() -> None:
+        wires = Wires()
+        replicators = connect(stores, wires)
+        lead(stores, replicators, "1")
+        there = stores.grid().get_map("m")
+        there.put("key", 1)
+        await all_settled(stores, replicators["0"])
+        for _ in range(20):
+            await asyncio.sleep(0)
+        wires.tables["1"] = None
+        there.put("key", 2)
+        waiting = asyncio.create_task(all_settled(stores, replicators["0"]))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        wires.tables["1"] = TABLE
+        await waiting
+        for one in replicators.values():
+            await one.stop()
+
+    asyncio.run(main())
+    assert contents(stores, "1") == {"key": 2}
 
 
 def test_a_backup_that_does_not_take_changes_is_late_and_no_longer_waited_for_when_it_is_none(

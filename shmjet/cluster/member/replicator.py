@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -185,8 +185,8 @@ class Replicator:
                 return None
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((environment, number, done))
-        for _, news in self._feeds.values():
-            news.set()
+        for member, (_, news) in self._feeds.items():
+            self._wake(member, news)
         return done
 
     async def settled(self, environment: int, number: int) -> None:
@@ -222,7 +222,7 @@ class Replicator:
             table = self._network.table
             if table is None or table.epoch != epoch or member not in self._feeds or member in self.late:
                 return False
-            self._feeds[member][1].set()
+            self._wake(member, self._feeds[member][1])
             await asyncio.sleep(_PAUSE_S)
         return True
 
@@ -243,10 +243,62 @@ class Replicator:
                 left.append(waiting)
         self._waiting = left
 
+    def _wake(self, member: str, news: _News) -> None:
+        """Have a member be sent what it lacks, at once if its feed has nothing else to do: a task takes longer."""
+        if news.under_way is not None:
+            news.is_more = True
+        elif not (news.is_waited_for and self._sent_at_once(member, news)):
+            news.set()
+
+    def _sent_at_once(self, member: str, news: _News) -> bool:
+        """Send a member what it lacks, if that is one message, and say whether that was done.
+
+        Where it is refused, or not answered, the feed begins anew.
+        """
+        table = self._network.table
+        try:
+            batch = None if table is None else self.shipping.batch(member)
+        except Exception:  # the feed will have it, too, and knows what to do
+            return False
+        if table is None or batch is None or batch.files or batch.classes:
+            return False
+        news.under_way = _Message(next(self._numbers), batch, asyncio.get_running_loop().time())
+        self._network.send(
+            member,
+            ShipChanges(
+                table.epoch,
+                news.under_way.number,
+                backed_up=self.shipping.backed_up,
+                sent=_encode(batch.sent),
+                moment=now(),
+            ),
+        )
+        return True
+
+    def _answered(self, member: str, news: _News, batch: Batch, error: str) -> None:
+        """Take the answer to what was sent at once."""
+        is_more, news.under_way, news.is_more = news.is_more, None, False
+        if error:
+            news.set()
+            return
+        self.late.discard(member)
+        self.shipping.confirmed(member, batch)
+        self._progress()
+        if is_more:
+            self._wake(member, news)
+
     async def _feed(self, member: str, news: _News) -> None:
         """Send a member what it lacks, as long as it has a backup."""
         shipping, _ = self._parts()
+        loop = asyncio.get_running_loop()
         while True:
+            if news.under_way is not None:
+                if loop.time() - news.under_way.since < _ASK_AGAIN_S:
+                    news.clear()
+                    await news.wait(_LOOK_S)
+                    continue
+                news.under_way = None
+                self._network.doubt(member)
             news.clear()
             try:
                 batch = shipping.batch(member)  # short reads; a thread would take longer to be woken
@@ -363,6 +415,10 @@ class Replicator:
             asked, answer = self._answers.get(message.number, ("", None))
             if asked == sender and answer is not None:
                 _give(answer, message)
+            elif sender in self._feeds:
+                _, news = self._feeds[sender]
+                if news.under_way is not None and news.under_way.number == message.number:
+                    self._answered(sender, news, news.under_way.batch, message.error)
         else:
             self._taker.receive(sender, message, way)
 
@@ -410,12 +466,34 @@ def _give(future: asyncio.Future[Result], result: Result) -> None:
         future.set_result(result)
 
 
+class _Message(NamedTuple):
+    """Changes that are on their way.
+
+    Args:
+        number: of the message.
+        batch: what it has.
+        since: the loop's time when it was sent.
+    """
+
+    number: int
+    batch: Batch
+    since: float
+
+
 class _News:
-    """What one task waits for, in one turn of the loop."""
+    """What one task waits for, in one turn of the loop, and what was sent in its place."""
 
     def __init__(self) -> None:
         self._is_set = False
         self._waiter: asyncio.Future[None] | None = None
+        self.under_way: _Message | None = None
+        self.is_more = False
+        """Whether there is something to be sent behind what is under way."""
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the task has nothing to do."""
+        return self._waiter is not None and not self._waiter.done()
 
     def set(self) -> None:
         """Let the task go on, now or when it comes to wait."""
