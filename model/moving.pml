@@ -11,8 +11,8 @@
  * partition open, and ask again. They do -DOPS=n operations, from -DFIRST=n on.
  *
  * Holds: who opens the partition has everything that was acknowledged, unless all members that had it by the table are
- * gone; a change, its result and what they are about are there together; no operation is done twice; not two members
- * of a view have the partition open.
+ * gone; all members that have it by the table have what is acknowledged; a change, its result and what they are about are there
+ * together; no operation is done twice; not two members of a view have the partition open.
  *
  * Mutations that must fail: MUT_NOTE    changes are not noted while the partition is copied
  *                           MUT_LATE    they are noted from the first piece that has been read
@@ -466,6 +466,8 @@ end:
     od
 }
 
+#define KNOWS(n) (!HOLDS(last, n) || !(view[last] & BIT(n)) || (results[n] & BIT(op)))
+
 active [OPS] proctype Client() {
     byte op = _pid - 8 + FIRST, m = NO_MEMBER, k;
 end:
@@ -495,6 +497,7 @@ end:
     :: atomic { !gone && m != NO_MEMBER && REACHED(m, changed[m]) ->
         acknowledged = acknowledged | BIT(op);
         assert(!opened[first[last]] || (results[first[last]] & BIT(op)));
+        assert(KNOWS(0) && KNOWS(1) && KNOWS(2));
         break
       }
     :: atomic { m != NO_MEMBER -> m = NO_MEMBER }

@@ -114,8 +114,8 @@ SHORT = [
     Run("moving", "OPS=1 ALONE MUT_COUNT", holds=False),
     Run("moving", "OPS=1 VIEWS=0 MUT_DRAIN", holds=False),
     Run("moving", "OPS=1 MUT_EPOCH", holds=False),
-    Run("moving", "OPS=1 STALES=1 MUT_STALE", holds=False),
-    Run("moving", "OPS=1 STALES=1 MUT_REOPEN", holds=False),
+    Run("moving", "OPS=1 VIEWS=0 STALES=1 MUT_STALE", holds=False),
+    Run("moving", "OPS=1 VIEWS=0 STALES=1 MUT_REOPEN", holds=False),
     Run("moving", "OPS=1 MUT_TABLE", holds=False),
     Run("moving", "OPS=1 ALONE MUT_FOLLOW", holds=False),
 ]
