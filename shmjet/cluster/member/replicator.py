@@ -293,9 +293,10 @@ class Replicator:
         loop = asyncio.get_running_loop()
         while True:
             if news.under_way is not None:
-                if loop.time() - news.under_way.since < _ASK_AGAIN_S:
+                left = news.under_way.since + _ASK_AGAIN_S - loop.time()
+                if left > 0:
                     news.clear()
-                    await news.wait(_LOOK_S)
+                    await news.wait(left)
                     continue
                 news.under_way = None
                 self._network.doubt(member)
