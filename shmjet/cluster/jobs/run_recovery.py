@@ -58,7 +58,7 @@ class RunRecovery:
         recorded: the records on disk.
         may_run: says whether clients may have a job run here.
         has_files: says whether the files attached to a job are here.
-        runs: gives the live ones that this member coordinates, by number.
+        runs: gives the live runs of this member by their numbers.
         has_record: says whether a run is live or has ended by what other members have said.
         give_outcome: called with the record of a run that does not go on, and with its outcome.
     """
