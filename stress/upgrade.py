@@ -113,10 +113,14 @@ class Member:
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.log.parent
             )
 
+    def signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def end(self, *, kindly: bool) -> None:
+        self.signal(signal.SIGTERM if kindly else signal.SIGKILL)
         process, self._process = self._process, None
         if process is not None:
-            process.send_signal(signal.SIGTERM if kindly else signal.SIGKILL)
             process.wait(HANG_S)
 
 
@@ -215,6 +219,8 @@ def replace(cluster: Cluster, jet: JetInstance, trees: tuple[Path, Path], rng: r
 def replace_all(cluster: Cluster, jet: JetInstance, this: Path, rng: random.Random) -> None:
     """Let all members end before the first one starts again from what they have on disk."""
     kindly = rng.random() < 0.5
+    for member in cluster.members:  # who leaves others has nothing on disk any more
+        member.signal(signal.SIGTERM if kindly else signal.SIGKILL)
     for member in cluster.members:
         member.end(kindly=kindly)
     cluster.start(this, rng.sample(cluster.members, len(cluster.members)))
