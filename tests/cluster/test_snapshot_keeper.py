@@ -16,6 +16,7 @@ import pytest
 from shmjet.cluster.membership.peer_messages import AskFile, FilePiece, KeepSnapshot, SnapshotKept
 from shmjet.snapshots.manifest import read_manifest
 from tests.cluster.simulated_snapshots import LINEAGE, SimulatedMembers
+from tests.cluster.test_asking_again import until
 
 HOSTS = ["x", "y", "z"]
 
@@ -368,11 +369,13 @@ def test_an_export_that_fails_leaves_the_one_before_on_all_members(tmp_path: Pat
         with pytest.raises(OSError, match=full.me.address):
             await members.coordinator.lineage().export("x", 60.0)
         second = members.members["b"].store
-        while len(list((second.root / "exported" / "x").iterdir())) > 1:  # the failed one goes
-            await asyncio.sleep(0)
-        found = second.find("x")
-        assert found is not None
-        assert found.manifest.snapshot_id == 1
+
+        def has_the_first_alone() -> bool:
+            found = second.find("x")
+            assert found is not None
+            return found.manifest.snapshot_id == 1 and len(list((second.root / "exported" / "x").iterdir())) == 1
+
+        await until(has_the_first_alone)  # the failed one may still come, and goes
         assert [member.lineage().newest() for member in members.living] == [2, 2, 2]
 
     run(members, story())

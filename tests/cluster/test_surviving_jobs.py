@@ -434,9 +434,9 @@ def test_a_coordinator_that_is_lost_while_the_first_attempt_starts_is_followed(
     stop(worker)  # so the part of the first attempt is still here when the next one begins
     cluster.kill(first)
     eventually(lambda: len(second.cluster.members) == 2)
+    os.kill(worker, signal.SIGCONT)  # before it is killed, because it does not stop
     assert [job.name for job in second.jobs() if not job.status.is_terminal] == ["blocked"]
     counted.gate.with_suffix(".go").touch()
-    os.kill(worker, signal.SIGCONT)
     counted.ends_well()
 
 

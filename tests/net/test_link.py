@@ -22,6 +22,7 @@ from shmjet.net.handshake import (
     CLIENT,
     MAGIC,
     MEMBER,
+    OLDEST,
     PREAMBLE,
     VERSION,
     Answering,
@@ -318,7 +319,7 @@ def read_to_end(member: LinkedMember, sock: socket.socket) -> bytes:
     "data",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        MAGIC + b"\xff\xff",
+        PREAMBLE.pack(MAGIC, OLDEST - 1),
         PREAMBLE.pack(MAGIC, VERSION) + b"\xff\xff" + b"x" * 100,
         PREAMBLE.pack(MAGIC, VERSION) + b"\x05\x00hello",
         pickle.dumps(os.getpid),
