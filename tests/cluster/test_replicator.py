@@ -210,6 +210,8 @@ def test_a_backup_takes_nothing_of_another_epoch(stores: Stores, monkeypatch: py
         replicators["0"].forget()
         with pytest.raises(PartitionMovedError):
             await waiting
+        with pytest.raises(PartitionMovedError):  # as well for who comes to wait only now
+            await all_settled(stores, replicators["0"])
         for one in replicators.values():
             await one.stop()
 

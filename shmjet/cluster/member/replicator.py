@@ -98,6 +98,8 @@ class Replicator:
         self._taker = ReplicaTaker(network, opened, lambda: self.replica, has)
         self.taking = self._taker.taking
         """Held while anything is taken from another member."""
+        self._forgotten: list[int] = []
+        """By environment, the number of the last change before `forget`."""
         self.late: set[str] = set()
         """Backups that have not answered for `LATE_S`."""
 
@@ -136,13 +138,14 @@ class Replicator:
         self.late.clear()
         self._taker.forget()
         self._made = None
+        self._forgotten = ends(self._opened().environments)
         self._give_up()
 
     def _give_up(self) -> None:
         waiting, self._waiting = self._waiting, []
         for _, _, settled in waiting:
             if not settled.done():
-                settled.set_exception(PartitionMovedError("this member has lost its partitions"))
+                settled.set_exception(_gone())
 
     # -- to backups ---------------------------------------------------------------------------------------------
 
@@ -179,11 +182,14 @@ class Replicator:
         """
         if self._is_backed_up(environment, number):
             return None
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._forgotten and number <= self._forgotten[environment]:  # it was made, and removed before this call
+            done.set_exception(_gone())
+            return done
         if not self._feeds:
             self.count()
             if self._is_backed_up(environment, number):
                 return None
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((environment, number, done))
         for member, (_, news) in self._feeds.items():
             self._wake(member, news)
@@ -456,6 +462,10 @@ class Replicator:
     async def _do(self, work: Callable[[], Result]) -> Result:
         """Read a file that is sent."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _gone() -> PartitionMovedError:
+    return PartitionMovedError("this member has lost its partitions")
 
 
 def _done(wait: asyncio.Future[None]) -> bool:

@@ -21,6 +21,7 @@ from shmjet.cluster.membership.advertised_address import advertised_host
 from shmjet.cluster.membership.contacts import DIAL_AGAIN_S, Contacts
 from shmjet.cluster.membership.discovery import Discovery
 from shmjet.cluster.membership.discovery_search import DiscoverySearch
+from shmjet.cluster.membership.early_messages import EarlyMessages
 from shmjet.cluster.membership.events import (
     HasLeft,
     JoinFailed,
@@ -88,6 +89,7 @@ class Network:
         self._membership: Membership | None = None
         self._address = ""
         self._contacts = Contacts(lambda: self.link, self._now)
+        self._early = EarlyMessages()
         self._ready: asyncio.Future[None] | None = None
         self._left = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -387,6 +389,8 @@ class Network:
             if peer.uuid != self.me.uuid and peer.uuid not in self._contacts:
                 self._contacts.dial(peer.address)
         self._user.view_changed(event)
+        for sender, payload in self._early.take(view.uuids):
+            self._received(sender, payload, self._now())
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
@@ -414,6 +418,7 @@ class Network:
         self._contacts.forget_all()
         if old is not None:
             await old.stop(_RESTART_S)
+        self._early.forget_all()
         while not await self._open_again():
             await asyncio.sleep(_RESTART_S)
         self._restarting = False
@@ -480,6 +485,8 @@ class Network:
             view = self.view
             if view is not None and view.find(sender) is not None:
                 self._user.peer_message(sender, message)
+            elif not self._early.hold(sender, payload) and self._link is not None:
+                self._link.disconnect(sender)
 
     def _up(self, event: PeerUp) -> None:
         self._arrived.set()
@@ -490,6 +497,7 @@ class Network:
 
     def _down(self, event: PeerDown) -> None:
         address = self._contacts.down(event.peer)
+        self._early.connection_lost(event.peer)
         view = self._state.view
         peer = view.find(event.peer) if view is not None else None
         if peer is not None:
