@@ -33,6 +33,7 @@ MARK = "SHMJET_STRESS_MARK"
 SHM = Path("/dev/shm")
 HANG_S = 120.0
 """Seconds after which something that should take a fraction of one counts as hanging, on a busy machine, too."""
+_SHOWN_AGAIN = 5
 
 QUIET_START_S = 0.02
 """Seconds that an interpreter without any modules takes to start and end on a quiet machine."""
@@ -294,7 +295,9 @@ class Tally:
         return bool(good)
 
     def finish(self) -> int:
-        """Print the summary and return the exit status."""
+        """Print the summary, with complaints once more as a log may be cut to its end, and return the exit status."""
+        for text in self.complaints[:_SHOWN_AGAIN]:
+            print(f"{self.name}: WRONG: {text}")
         parts = [f"{self.done} done", f"{len(self.complaints)} wrong", *self.notes, *map(str, self.times)]
         print(f"{self.name}: {'; '.join(parts)}; {time.monotonic() - self._start:.0f} s; seed {self.options.seed}")
         return 1 if self.complaints or any(times.missed for times in self.times) else 0

@@ -318,17 +318,21 @@ class Round:
             found = jet.job(job.name)
             assert found is not None
 
+            status = JobStatus.NOT_RUNNING
+
             def is_there(found: Job = found) -> bool:
-                if found.status is JobStatus.SUSPENDED and self.is_early and LOST_ALL in str(found.suspension_cause):
+                nonlocal status
+                status = found.status
+                if status is JobStatus.SUSPENDED and self.is_early and LOST_ALL in str(found.suspension_cause):
                     self.story += ", with nothing saved"
                     found.resume()
-                is_running = found.status is JobStatus.RUNNING
-                return found.status is JobStatus.FAILED or (is_running and found.metrics().last_snapshot_id >= least)
+                is_running = status is JobStatus.RUNNING
+                return status is JobStatus.FAILED or (is_running and found.metrics().last_snapshot_id >= least)
 
             there = wait_until(is_there, HANG_S, 0.02)
-            if not there or found.status is not JobStatus.RUNNING:
+            if not there or status is JobStatus.FAILED:
                 error = None if found.execution is None or not found.execution.done() else found.execution.exception(0)
-                what = f"{found.status}, {error!r}, {found.suspension_cause}, {found.explain_time()}"
+                what = f"{status}, {error!r}, {found.suspension_cause}, {found.explain_time()}"
                 raise Wrong(f"{'' if there else 'HANG: '}{job.name} is {what}")
 
     def _check_runs(self, jobs: list[Counted]) -> None:
