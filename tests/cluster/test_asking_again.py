@@ -20,6 +20,8 @@ from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.membership.peer_messages import Bounced, Forward
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.protocol import (
+    Done,
+    DumpAll,
     Execute,
     Executing,
     ExecutionChanged,
@@ -29,6 +31,7 @@ from shmjet.cluster.protocol import (
     ListJobs,
     Refused,
     Request,
+    StatusRequest,
     Submission,
 )
 from shmjet.cluster.requests.request_forwarder import PATIENCE_S, RequestForwarder
@@ -489,6 +492,21 @@ def test_a_client_asks_another_member_what_the_first_did_not_answer(endpoint: Tw
         connection.close()
     with pytest.raises(ChannelClosed):
         endpoint.members[0].receive()
+
+
+@pytest.mark.parametrize("question", [StatusRequest, DumpAll])
+def test_who_only_looks_asks_another_member(endpoint: TwoMembers, question: Callable[[int], Any]) -> None:
+    connection = Connection(endpoint, lambda news: None, lambda: None, lambda: None)
+    try:
+        waiting = connection.post(question)
+        endpoint.members[0].receive()
+        endpoint.members[0].close()
+        assert endpoint.again.wait(60)
+        (request, _) = endpoint.members[1].receive()
+        endpoint.members[1].send(Done(request.request))
+        assert waiting.result(60) == Done(request.request)
+    finally:
+        connection.close()
 
 
 def test_what_could_not_be_sent_any_more_is_sent_to_the_next_member(endpoint: TwoMembers) -> None:
