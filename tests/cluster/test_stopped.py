@@ -213,8 +213,20 @@ def test_forks_are_waited_for_so_long(monkeypatch: pytest.MonkeyPatch, caplog: p
     texts = [record.getMessage() for record in caplog.records]
     assert texts == [
         f"the fork server (pid {server.pid}) is stopped (SIGSTOP): no process can be started",
-        f"the fork server (pid {server.pid}) answers again",
+        f"the fork server (pid {server.pid}) is up",
     ]
+
+
+def test_a_fork_server_that_comes_up_late_is_not_said_to_be_silent(caplog: pytest.LogCaptureFixture) -> None:
+    silence = ServerSilence(os.getpid(), lambda: 1, lambda reason: None)
+    with caplog.at_level(logging.WARNING):
+        for base in (1000.0, 2000.0):
+            for step in range(8):
+                silence.look(base + step / 2)
+            silence.reset()
+    first, up, second, again = (record.getMessage().partition(") ")[2] for record in caplog.records)
+    assert first == "is not up after 2 s: it imports much, and the machine may be busy"
+    assert (up, second, again) == ("is up", "does not answer: no process can be started", "answers again")
 
 
 class Stopped:

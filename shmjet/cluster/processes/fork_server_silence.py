@@ -39,6 +39,7 @@ class ServerSilence:
         self._patience = Patience(STEP_S)
         self._timer: asyncio.TimerHandle | None = None
         self._has_warned = False
+        self._has_answered = False
         self._has_ended = False
         self.is_long = False
         """Whether it is of no use to ask for more."""
@@ -51,8 +52,9 @@ class ServerSilence:
     def reset(self) -> None:
         """Take that the server has answered."""
         if self._has_warned:
-            logger.warning("the fork server (pid %d) answers again", self._pid)
+            logger.warning("the fork server (pid %d) %s", self._pid, "answers again" if self._has_answered else "is up")
         self._patience.reset()
+        self._has_answered = True
         self._has_warned = self.is_long = False
 
     def end(self) -> None:
@@ -79,7 +81,11 @@ class ServerSilence:
         state = "is stopped (SIGSTOP)" if stopped else "does not answer"
         if not self._has_warned:
             self._has_warned = True
-            logger.warning("the fork server (pid %d) %s: no process can be started", self._pid, state)
+            if stopped or self._has_answered:
+                logger.warning("the fork server (pid %d) %s: no process can be started", self._pid, state)
+            else:
+                text = "the fork server (pid %d) is not up after %.0f s: it imports much, and the machine may be busy"
+                logger.warning(text, self._pid, waited)
         if waited >= (STOPPED_S if stopped else SILENT_S):
             self.is_long = True
             self._give_up(f"the fork server (pid {self._pid}) of its member {state}, for {waited:.0f} s")
