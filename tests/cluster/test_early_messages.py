@@ -58,7 +58,7 @@ class User:
 
 @contextlib.asynccontextmanager
 async def first_and_newcomer(folder: Path) -> AsyncIterator[tuple[Network, User, Member]]:
-    """A member with its cluster, and the link of another one that is connected, and is not in the view."""
+    """A member with its cluster, and the link of another member, connected and not in the view."""
     settings = NetworkSettings("127.0.0.1:0", (), "test", SECRET, b"", None, COUNT, 100_000_000, True, 5.0, 0)
     user, newcomer = User(folder), Member(0)
     network = Network(settings, user, NoDiscovery())  # type: ignore[arg-type]
