@@ -15,6 +15,7 @@ from time import perf_counter_ns
 import msgspec
 
 from shmjet._native import ring_totals
+from shmjet.data.decoders import from_msgpack
 from shmjet.execution import control
 from shmjet.execution import counters as words
 from shmjet.execution.control import control_words
@@ -164,7 +165,7 @@ class FinalReading(msgspec.Struct, frozen=True, kw_only=True):
 
     def metrics(self) -> Metrics:
         """Return the metrics as they were at the end."""
-        plan = msgspec.msgpack.decode(self.plan, type=JobPlan)
+        plan = from_msgpack(self.plan, JobPlan)
         reading = Reading(
             plan, lay_out(plan), self.arena, self.queued, self.written, self.control, self.cores, self.taken_ns
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.blobs import BlobStore, contents
 from shmjet.grid.entries import BLOB, BLOB_BLOCK, BLOCK_HEAD, EntryCodec
 
@@ -24,7 +25,7 @@ CARRIED = 4
 CARRIED_BLOCK = 4
 """Kind of a block with a large item that is not stored yet."""
 _EXT_32 = struct.Struct(">BIb")
-_parts = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
+_parts = msgpack_decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.commit_counters import BACKED_UP, KEPT, LOGGED, ON_DISK
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
@@ -120,8 +121,8 @@ class LogRecord(NamedTuple):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_record = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
-decode_changes = msgspec.msgpack.Decoder(list[Change]).decode
+_decode_record = msgpack_decoder(list[tuple[int, msgspec.Raw]]).decode
+decode_changes = msgpack_decoder(list[Change]).decode
 
 
 class Recorder:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.entries import BLOCK_HEAD, COLUMNS_BLOCK
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD
 from shmjet.grid.operations import (
@@ -67,9 +68,9 @@ def _refuse(code: int, data: memoryview) -> Any:
     raise _Extension
 
 
-_decode = msgspec.msgpack.Decoder(Operation).decode
-_parts = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
-_plain = msgspec.msgpack.Decoder(tuple[Any, Any], ext_hook=_refuse).decode
+_decode = msgpack_decoder(Operation).decode
+_parts = msgpack_decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
+_plain = msgpack_decoder(tuple[Any, Any], ext_hook=_refuse).decode
 _NESTED = frozenset((*range(0x80, 0xA0), 0xC0, 0xC1, *range(0xDC, 0xE0)))
 """First bytes of lists, dicts, None and nothing. No entry of ours is one, and decoded they may take fifty times the
 memory of their bytes."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +22,7 @@ import msgspec
 
 from shmjet._native import Codec, partition_of
 from shmjet.core.keys import canonical_bytes, canonical_tagged
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
 from shmjet.grid.changes import Event
 from shmjet.grid.errors import GridError
@@ -67,12 +68,12 @@ class EntryCodec:
         self.blobs = blobs
         self.partition_count = partition_count
         self._encode = msgspec.msgpack.Encoder().encode
-        self._pairs = msgspec.msgpack.Decoder(list[tuple[Any, Any]], ext_hook=self._extension)
-        self._value = msgspec.msgpack.Decoder(tuple[msgspec.Raw, Any], ext_hook=self._extension)
-        self._keys = msgspec.msgpack.Decoder(list[tuple[Any, msgspec.Raw]], ext_hook=self._extension)
-        self._parts = msgspec.msgpack.Decoder(list[Any], ext_hook=self._extension)
-        self._plain = msgspec.msgpack.Decoder(Any, ext_hook=self._extension)
-        self._names = msgspec.msgpack.Decoder(list[Any], ext_hook=_name_of_blob)
+        self._pairs = msgpack_decoder(list[tuple[Any, Any]], ext_hook=self._extension)
+        self._value = msgpack_decoder(tuple[msgspec.Raw, Any], ext_hook=self._extension)
+        self._keys = msgpack_decoder(list[tuple[Any, msgspec.Raw]], ext_hook=self._extension)
+        self._parts = msgpack_decoder(list[Any], ext_hook=self._extension)
+        self._plain = msgpack_decoder(Any, ext_hook=self._extension)
+        self._names = msgpack_decoder(list[Any], ext_hook=_name_of_blob)
         self._local = threading.local()
 
     def key(self, key: Any) -> tuple[int, bytes]:
@@ -132,7 +133,7 @@ class EntryCodec:
         Raises:
             BlobVanishedError: one of them has been replaced or removed, and its blob with it.
         """
-        return self._decode_all(self._pairs, stored)
+        return self._decode_all(self._pairs.decode, stored)
 
     def columns(self, data: list[bytes], at: int = 0) -> tuple[list[Any], list[Any]]:
         """Return the keys of stored entries, and their values; raises as `pairs`.
@@ -153,7 +154,7 @@ class EntryCodec:
 
     def keys_of(self, stored: list[bytes]) -> list[tuple[Any, msgspec.Raw]]:
         """Return the keys of stored entries, each with its value's bytes, which are not looked at."""
-        return self._decode_all(self._keys, stored)
+        return self._decode_all(self._keys.decode, stored)
 
     def blobs_of(self, stored: bytes) -> list[bytes]:
         """Return the names of the blobs that a stored entry needs."""
@@ -251,9 +252,9 @@ class EntryCodec:
         blobs.append(self.blobs.write(parts))
         return BLOB_BLOCK, [blobs[-1]]
 
-    def _decode_all(self, decoder: msgspec.msgpack.Decoder[list[Decoded]], stored: list[bytes]) -> list[Decoded]:
+    def _decode_all(self, decode: Callable[[bytes], list[Decoded]], stored: list[bytes]) -> list[Decoded]:
         with without_collector():
-            return decoder.decode(_ARRAY_OF.pack(_ARRAY_32, len(stored)) + b"".join(stored))
+            return decode(_ARRAY_OF.pack(_ARRAY_32, len(stored)) + b"".join(stored))
 
     def _extension(self, code: int, data: memoryview) -> Any:
         if code == PICKLE:
@@ -289,4 +290,4 @@ def _name_of_blob(code: int, data: memoryview) -> Any:
     return _BlobName(data) if code == BLOB else None
 
 
-_value_names = msgspec.msgpack.Decoder(Any, ext_hook=_name_of_blob)
+_value_names = msgpack_decoder(Any, ext_hook=_name_of_blob)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from shmjet.data.decoders import from_msgpack
 from shmjet.grid.environment import Transaction
 from shmjet.grid.errors import GridError
 from shmjet.grid.layout import CLIENT_RECORD, PARTITION, TIME
@@ -31,7 +32,7 @@ FORGET_NS = 6 * KEEP_NS
 _CLIENT = struct.Struct(">QQ")
 _RESULT = struct.Struct(">Q")
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.decode
+_decode = from_msgpack
 
 
 class OperationId(NamedTuple):

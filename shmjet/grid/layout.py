@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from shmjet.core.map_config import MapConfig
+from shmjet.data.decoders import from_json
 from shmjet.grid.errors import GridError
 
 VERSION = 5
@@ -106,7 +107,7 @@ class Layout(msgspec.Struct, frozen=True):
             GridError: there is no store in `folder`, or one of another version.
         """
         try:
-            found = msgspec.json.decode((folder / LAYOUT_FILE).read_bytes(), type=Layout)
+            found = from_json((folder / LAYOUT_FILE).read_bytes(), Layout)
         except FileNotFoundError:
             raise GridError(f"no store of maps and lists in {folder}: is the instance that owned it gone?") from None
         except msgspec.MsgspecError as error:

@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.commit_counters import BACKED_UP
 from shmjet.grid.environment import Environment, Transaction, behind
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import CHANGE_RECORD, INDEX, OPEN, OPEN_RECORD, PARTITION
 
-_decode_record = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
+_decode_record = msgpack_decoder(list[tuple[int, msgspec.Raw]]).decode
 
 _COPIED = 0x80
 MOVED = "the partition is not on this member, or on its way"

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.partition_copy import PIECE_BYTES, Piece
 
 _ARRAY = struct.Struct(">BI")
 _ARRAY_32 = 0xDD
 
 _encode_into = msgspec.msgpack.Encoder().encode_into
-decode_parcel = msgspec.msgpack.Decoder(list[Piece]).decode
+decode_parcel = msgpack_decoder(list[Piece]).decode
 """Returns the pieces of a parcel."""
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
+from shmjet.data.decoders import from_msgpack
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.changes import Entry
 from shmjet.grid.divided_table import Count, PartitionsRead
@@ -306,4 +307,4 @@ def ask_numbered(call: Call, number: OperationId, operation: object, kind: type[
 
 def ask(call: Call, operation: object, kind: type[Result] | None) -> Result:
     """Have an operation performed and return its result, of this type."""
-    return msgspec.msgpack.decode(call(_encode(operation)), type=kind)
+    return from_msgpack(call(_encode(operation)), kind)

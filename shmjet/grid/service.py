@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shmjet.core.map_config import config_of
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.change_log import unsettled
 from shmjet.grid.checks import check_operation
@@ -59,7 +60,7 @@ SHORT_BYTES = 1 << 14
 """An encoded operation of more bytes is not a short one."""
 _SHORT_READS = Find | Size | BlockOf
 _SHORT_CHANGES = Replace | Swap | Add | Pop | Append
-_decode = msgspec.msgpack.Decoder(Operation).decode
+_decode = msgpack_decoder(Operation).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from shmjet.data.decoders import msgpack_decoder
+
 TIMED = 3
 """Extension code of a value with a trailer; 1 and 2 are those of `entries`."""
 TRAILER = struct.Struct(">QQQ")
 _PAIR, _EXT_32 = b"\x92", struct.Struct(">BIb")
-_parts = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
+_parts = msgpack_decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 
 SLOTS = 1 << 16
 LONGEST_NS = 1 << 62

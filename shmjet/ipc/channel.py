@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.ipc.decode_errors import UNREADABLE
 
 _LENGTH = struct.Struct("<I")
@@ -59,7 +60,7 @@ class Channel:
         self._sock = sock
         self._longest = longest
         self._encoder = msgspec.msgpack.Encoder()
-        self._decoder = msgspec.msgpack.Decoder(receives)
+        self._decoder = msgpack_decoder(receives)
         self._buffer = bytearray()
         self._room = memoryview(bytearray(_ROOM))
         self._fds: deque[int] = deque()

@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from shmjet.data.decoders import from_msgpack
 from shmjet.net.captures import CaptureError, Stream, tcp_streams
 from shmjet.net.handshake import CLIENT, LENGTH, MAGIC, PREAMBLE, Hello
 from shmjet.net.packets import HEADER_SIZE, Header, PacketError, opened
@@ -42,7 +43,7 @@ def _is_client(stream: Stream) -> bool:
     body = stream.data.read(int.from_bytes(head[PREAMBLE.size :], "little"))
     stream.data.seek(0)
     try:
-        return head.startswith(MAGIC) and msgspec.msgpack.decode(body, type=Hello).role == CLIENT
+        return head.startswith(MAGIC) and from_msgpack(body, Hello).role == CLIENT
     except msgspec.MsgspecError:
         return False
 

@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from shmjet.core import ShmjetError
+from shmjet.data.decoders import from_msgpack
 from shmjet.host.terminal_text import clean_line
 from shmjet.ipc.decode_errors import UNREADABLE
 
@@ -170,7 +171,7 @@ class _Conversation:
             return None
         data = bytes(self._buffer[:end])
         try:
-            message: _Message = msgspec.msgpack.decode(data[LENGTH.size :], type=kind)
+            message: _Message = from_msgpack(data[LENGTH.size :], kind)
         except UNREADABLE as error:
             raise HandshakeError("protocol", f"a message of the handshake cannot be read: {error}") from None
         if remember:
@@ -267,7 +268,7 @@ class Dialing(_Conversation):
         if not LENGTH.size < length + LENGTH.size <= len(self._buffer):
             return False
         try:
-            refused = msgspec.msgpack.decode(bytes(self._buffer[LENGTH.size : LENGTH.size + length]), type=Refused)
+            refused = from_msgpack(bytes(self._buffer[LENGTH.size : LENGTH.size + length]), Refused)
         except UNREADABLE:
             return False
         raise _refused(refused)

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from shmjet.data.decoders import from_msgpack
 from shmjet.net.compression import Lz4Compressor, is_installed, unpacked_size
 from shmjet.net.handshake import CLIENT, LENGTH, LONGEST, MAGIC, PREAMBLE, Challenge, Hello, Proof, Refused, Welcome
 from shmjet.net.packets import (
@@ -136,10 +137,10 @@ def _handshake(source: _Source) -> Generator[str, None, bool]:
 def _message(body: bytes) -> object:
     for kind in (Welcome, Refused, Hello, Challenge):
         try:
-            return msgspec.msgpack.decode(body, type=kind)
+            return from_msgpack(body, kind)
         except msgspec.MsgspecError:
             continue
-    return msgspec.msgpack.decode(body, type=Proof)
+    return from_msgpack(body, Proof)
 
 
 def _fields(message: object) -> str:
@@ -192,7 +193,7 @@ def _packet(source: _Source, said: Mapping[int, bytearray]) -> Iterator[str]:
 def _told(message: bytes) -> str:
     """Return a message between members with its name and, cut short, what it holds."""
     try:
-        name, *values = msgspec.msgpack.decode(message)
+        name, *values = from_msgpack(message)
         if not isinstance(name, str):
             raise TypeError(name)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from shmjet.data.decoders import from_json
 from shmjet.data.errors import ShmjetError
 from shmjet.host.folders import sync_folder
 
@@ -205,6 +206,6 @@ def parse_manifest(data: bytes, path: str | os.PathLike[str]) -> Manifest:
             f"the manifest {str(path)!r} is damaged: {len(body)} of {size} bytes, or its checksum is wrong"
         )
     try:
-        return msgspec.json.decode(body, type=Manifest)
+        return from_json(body, Manifest)
     except msgspec.DecodeError as error:
         raise DamagedSnapshotError(f"the manifest {str(path)!r} cannot be decoded: {error}") from error

@@ -17,8 +17,7 @@ import threading
 from collections.abc import Iterable
 from functools import partial
 
-import msgspec
-
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.execution.foreign_errors import attempt, traceback_text
 from shmjet.execution.logs import MEMBER, SentRecord, is_own
 from shmjet.host.terminal_text import clean
@@ -36,7 +35,7 @@ class LogSink:
 
     def __init__(self, level: int) -> None:
         self._level = level
-        self._decoder = msgspec.msgpack.Decoder(SentRecord)
+        self._decoder = msgpack_decoder(SentRecord)
         self._fallback: logging.Handler | None = None
 
     def take(self, records: Iterable[bytes | memoryview], member: str = "", dropped: int = 0) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from shmjet.core import ShmjetError
 from shmjet.data import errors
+from shmjet.data.decoders import from_json
 from shmjet.host.stacks import answers
 
 if TYPE_CHECKING:
@@ -126,11 +127,10 @@ class MemberStart:
 
 
 def _decode(line: bytes) -> object:
-    import msgspec  # here it costs nothing: the member was waited for
 
     from shmjet.cluster.settings import StartAnswer
 
-    return msgspec.json.decode(line, type=StartAnswer)
+    return from_json(line, StartAnswer)
 
 
 def _state_of(pid: int) -> str:

@@ -42,6 +42,7 @@ from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.post import JobPost, Payload
 from shmjet.core import JobStatus, ShmjetError
 from shmjet.core.ownership import PartitionOwners
+from shmjet.data.decoders import from_msgpack
 from shmjet.execution.failure import is_loss, member_failed
 from shmjet.execution.job_plan import MemberSlot
 from shmjet.execution.messages import Failure, LogSubscription, Probed
@@ -417,7 +418,7 @@ class JobCoordinator:
 
 def _encoded(metrics: Metrics) -> Callable[[], Metrics]:
     """Return what gives these metrics again: encoded they are a tenth as large."""
-    return partial(msgspec.msgpack.decode, msgspec.msgpack.encode(metrics), type=Metrics)
+    return partial(from_msgpack, msgspec.msgpack.encode(metrics), Metrics)
 
 
 def subscription_at(logs: LogSubscription | None, member: str) -> LogSubscription | None:

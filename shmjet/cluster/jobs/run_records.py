@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from shmjet.cluster.protocol import Submission
+from shmjet.data.decoders import from_msgpack
 from shmjet.execution.messages import Failure
 from shmjet.host.folders import replace_file
 
@@ -107,4 +108,4 @@ def _read(path: Path) -> RunRecord:
         raise ValueError("it is not of this version")
     if len(body) != size or zlib.crc32(body) != checksum:
         raise ValueError("it is damaged")
-    return msgspec.msgpack.decode(body, type=RunRecord)
+    return from_msgpack(body, RunRecord)

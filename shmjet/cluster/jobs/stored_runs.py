@@ -17,10 +17,11 @@ from shmjet.cluster.jobs.questions import Questions, SnapshotNetwork
 from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.membership.run_messages import AskStoredRuns, StoredRunsAre
 from shmjet.cluster.partitions.table import PartitionTable
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.data.errors import ShmjetError
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[RunRecord]).decode
+_decode = msgpack_decoder(list[RunRecord]).decode
 
 logger = logging.getLogger("shmjet.member")
 

@@ -32,6 +32,7 @@ from shmjet.cluster.protocol import (
     StatusReply,
     StatusRequest,
 )
+from shmjet.data.decoders import from_msgpack
 from shmjet.host.own_code import program
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
@@ -165,7 +166,7 @@ def _decoded(body: bytes | None, kind: type[T]) -> T | None:
     if body is None:
         return None
     try:
-        return msgspec.msgpack.decode(body, type=kind)
+        return from_msgpack(body, kind)
     except UNREADABLE:
         return None
 

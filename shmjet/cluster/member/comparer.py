@@ -20,6 +20,7 @@ import msgspec
 from shmjet.cluster.member.replicator import NotTaken, Replicator
 from shmjet.cluster.membership.peer_messages import ChangesTaken, CompareSums
 from shmjet.cluster.partitions.table import PartitionTable
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.errors import GridError
 from shmjet.grid.partition_sums import Sum, differences, reached, sums
 from shmjet.grid.replica import Term
@@ -30,7 +31,7 @@ EVERY_S = 2.0
 _CHANGED = "the partition has changed meanwhile"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_names = msgspec.msgpack.Decoder(list[str]).decode
+_decode_names = msgpack_decoder(list[str]).decode
 
 logger = logging.getLogger("shmjet.member")
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from shmjet.cluster.membership.peer_messages import CopiedPartitions, CopyPartitions
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
 
@@ -68,7 +69,7 @@ class CopyLine:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _BULK)
         self._sock = sock
-        self._decode = msgspec.msgpack.Decoder(receives).decode
+        self._decode = msgpack_decoder(receives).decode
         self._encode = msgspec.msgpack.Encoder().encode
         self._take = take
         self._gone = gone

@@ -16,11 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import msgspec
-
 from shmjet.cluster.member.grid_caller import GridCaller
 from shmjet.cluster.member.observable_writer import WorkerGrid
 from shmjet.cluster.settings import SOCKET_NAME
+from shmjet.data.decoders import from_msgpack
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.forkserver import serve
 from shmjet.execution.logs import send_logs
@@ -47,7 +46,7 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
     others = fds[3:] if request.arena_size else fds[2:]
     relay = socket.socket(fileno=others[1]) if len(others) > 1 else None
     send_logs(logs, request.index, levels[0], levels[1], relay)
-    settings = msgspec.msgpack.decode(request.settings, type=WorkerSettings)
+    settings = from_msgpack(request.settings, WorkerSettings)
     offer_stacks(Path(settings.folder))
     pin(request.core)
     wake_in_time()

@@ -20,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
-
 from shmjet.cluster.member.comparer import Comparer
 from shmjet.cluster.member.copy_lines import CopyLines
 from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker
@@ -39,6 +37,7 @@ from shmjet.cluster.membership.peer_messages import (
     ShipChanges,
 )
 from shmjet.cluster.partitions.table import Change, Event, PartitionTable
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.errors import GridError
 from shmjet.grid.lease import RENEW_S, Lease
 from shmjet.grid.parcels import decode_parcel
@@ -50,7 +49,7 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 """When a copy is tried again; each time the pause is doubled, as there may be no room for it."""
 _LEAVE_S = 60.0
 """How long a leaving member tries to hand its partitions over."""
-_decode_sent = msgspec.msgpack.Decoder(list[Sent]).decode
+_decode_sent = msgpack_decoder(list[Sent]).decode
 
 logger = logging.getLogger("shmjet.member")
 

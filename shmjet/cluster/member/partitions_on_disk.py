@@ -16,6 +16,7 @@ import msgspec
 
 from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.partitions.table import NO_TABLE, PartitionTable, Version
+from shmjet.data.decoders import converter, from_msgpack
 from shmjet.data.errors import ConfigError
 from shmjet.host.folders import replace_file, sync_folder
 
@@ -100,14 +101,14 @@ def _read(path: Path) -> _Content | None:
     except FileNotFoundError:
         return None
     try:
-        found = msgspec.msgpack.decode(data)
+        found = from_msgpack(data)
         if not isinstance(found, list) or not found or found[0] != _FORMAT:
             version = found[0] if isinstance(found, list) and found else found
             raise ConfigError(
                 f"{path} says in format {version!r} which partitions lie here; this shmjet reads {_FORMAT}: start the "
                 "version that wrote it, or give another folder as storage"
             )
-        return msgspec.convert(found, _Content)
+        return converter(_Content)(found)
     except msgspec.MsgspecError as error:
         raise ConfigError(
             f"{path} does not say which partitions lie here ({error}): bring it back from a copy, or give another "

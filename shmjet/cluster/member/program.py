@@ -9,14 +9,13 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from shmjet.cluster.member.banner import banner
 from shmjet.cluster.member.member import Member
 from shmjet.cluster.member.start_report import StartReport
 from shmjet.cluster.processes.workers import ForkServerProcess
 from shmjet.cluster.settings import MemberSettings
 from shmjet.core.secret import receive_secrets
+from shmjet.data.decoders import converter
 from shmjet.data.errors import ConfigError, ShmjetError
 from shmjet.execution.logs import MEMBER, send_logs
 from shmjet.host.child_process import name_process
@@ -50,7 +49,7 @@ def main(
     name_process("shmjet-member", f"member of {settings['cluster_name']}")
     send_logs(socket.socket(fileno=logs), MEMBER, *settings["log_levels"])
     try:
-        converted = msgspec.convert(settings, MemberSettings)
+        converted = converter(MemberSettings)(settings)
         secrets = (b"", b"") if secret_fd < 0 else receive_secrets(secret_fd)
         prefer_nodes(converted.memory_nodes)
         if converted.note:

@@ -16,6 +16,7 @@ import msgspec
 
 from shmjet.cluster.membership.peer_messages import AgreeOnTails, ChangesTaken, ShipChanges
 from shmjet.cluster.partitions.table import PartitionTable
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.errors import GridError
 from shmjet.grid.partition_copy import PartitionCopy, Piece
 from shmjet.grid.replica import Replica, Sent
@@ -32,9 +33,9 @@ SHORT_BYTES = 1 << 14
 _REFUSED = (GridError, OSError, msgspec.MsgspecError)
 
 encode_tails = msgspec.msgpack.Encoder().encode
-decode_tails = msgspec.msgpack.Decoder(Tails).decode
-_decode_piece = msgspec.msgpack.Decoder(Piece).decode
-_decode_sent = msgspec.msgpack.Decoder(list[Sent]).decode
+decode_tails = msgpack_decoder(Tails).decode
+_decode_piece = msgpack_decoder(Piece).decode
+_decode_sent = msgpack_decoder(list[Sent]).decode
 
 
 class NetworkOfTaker(Protocol):

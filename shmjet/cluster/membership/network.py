@@ -40,6 +40,7 @@ from shmjet.cluster.membership.peer_messages import FilePiece, PeerMessage
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import MembershipMessage, Peer, View
 from shmjet.cluster.partitions.table import Change, PartitionTable
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.data.errors import AuthenticationError, ConfigError, ShmjetError
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
@@ -84,7 +85,7 @@ class Network:
             discovery, lambda addresses: self._state.add_seeds(addresses), lambda: self.view is not None
         )
         self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(PeerMessage).decode
+        self._decode = msgpack_decoder(PeerMessage).decode
         self._link: LinkClient | None = None
         self._membership: Membership | None = None
         self._address = ""

@@ -21,6 +21,7 @@ from shmjet.cluster.membership.peer_messages import Backward, Bounced, ClientGon
 from shmjet.cluster.observable_messages import ReadObservable
 from shmjet.cluster.protocol import Execute, GridCall, Request, Watch
 from shmjet.cluster.requests.post import Post
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.ipc import unix_sockets
 from shmjet.ipc.channel import LONGEST
 from shmjet.ipc.decode_errors import UNREADABLE
@@ -255,7 +256,7 @@ class Clients:
         self._gone = gone
         self._local: dict[int, LocalClient] = {}
         self._forwarded: dict[tuple[str, int], ForwardedClient] = {}
-        self._decode = msgspec.msgpack.Decoder(Request).decode
+        self._decode = msgpack_decoder(Request).decode
         self._count = 0
 
     def listen(self, path: Path) -> Callable[[], None]:

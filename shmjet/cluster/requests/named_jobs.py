@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from shmjet.cluster.protocol import Submission
+from shmjet.data.decoders import from_msgpack
 from shmjet.data.errors import ConfigError, JobNotFoundError
 from shmjet.host.own_code import program
 
@@ -92,7 +93,7 @@ async def _run(function: str, name: str, job_id: str) -> Built | NotBuilt:
             status = process.wait()
         stream.seek(0)  # both have the same place in it
         try:
-            return msgspec.msgpack.decode(stream.read(), type=Built | NotBuilt)
+            return from_msgpack(stream.read(), Built | NotBuilt)
         except msgspec.DecodeError:
             return NotBuilt(f"its process ended with status {status} and did not say why")
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from shmjet.core.map_config import MapConfig
+from shmjet.data.decoders import from_json
 from shmjet.data.errors import ConfigError
 from shmjet.grid.errors import GridError
 from shmjet.grid.times import now
@@ -96,7 +97,7 @@ class StoreFile(msgspec.Struct, frozen=True):
         except FileNotFoundError:
             return None
         try:
-            versions = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+            versions = from_json(data, dict[str, msgspec.Raw])
             found = [int(bytes(versions.get(name, b"0"))) for name in ("format", "version")]
             if found[0] not in FORMATS or found[1] != version:
                 known = " and ".join(f"{known}.{version}" for known in FORMATS)
@@ -104,7 +105,7 @@ class StoreFile(msgspec.Struct, frozen=True):
                     f"{path} says that maps and lists lie here in format {found[0]}.{found[1]}; this shmjet reads "
                     f"{known}: start the version that wrote it, or give another folder as storage"
                 )
-            return msgspec.json.decode(data, type=StoreFile)
+            return from_json(data, StoreFile)
         except (msgspec.MsgspecError, ValueError) as error:
             raise GridError(f"{path} does not describe maps and lists: {error}") from error
 

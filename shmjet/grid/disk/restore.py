@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from shmjet.core.map_config import MapConfig, config_of
+from shmjet.data.decoders import from_json, msgpack_decoder
 from shmjet.data.errors import ConfigError
 from shmjet.grid.change_log import decode_changes, last_number, trim
 from shmjet.grid.changes import Changes, Entry, Rules, flags_of
@@ -62,7 +63,7 @@ _COPIED = 64 << 20
 _TELL_S = 5.0
 _MOVED = 1024
 """Entries whose times are moved in one transaction."""
-_decode_record = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
+_decode_record = msgpack_decoder(list[tuple[int, msgspec.Raw]]).decode
 
 logger = logging.getLogger("shmjet.member")
 
@@ -175,7 +176,7 @@ def _copy(checkpoint: Path, folder: Path, layout: Layout, progress: _Progress) -
             while copied := os.sendfile(written.fileno(), read.fileno(), done, _COPIED):
                 done += copied
                 progress.at(source, done)
-    return msgspec.json.decode((checkpoint / CLOCK_FILE).read_bytes(), type=Clock)
+    return from_json((checkpoint / CLOCK_FILE).read_bytes(), Clock)
 
 
 def _check_limits(opened: Opened, before: Mapping[str, MapConfig], maps: Mapping[str, MapConfig]) -> None:
@@ -222,7 +223,7 @@ def _apply_frames(opened: Opened, view: memoryview, path: Path, progress: _Progr
         end = found.end
         progress.at(path, end)
         if found.environment == CLOCK:
-            later = msgspec.json.decode(found.record, type=Clock).later()
+            later = from_json(found.record, Clock).later()
             continue
         if found.environment >= len(reached):
             raise GridError(f"{path} is damaged before offset {end}: there is no environment {found.environment}")

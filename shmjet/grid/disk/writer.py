@@ -22,6 +22,7 @@ from typing import Final
 
 import msgspec
 
+from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.change_log import NewBlocks, NewEvents, Puts, decode_changes, raw_records
 from shmjet.grid.commit_counters import DISK_ERROR, LOGGED, ON_DISK
 from shmjet.grid.disk.files import (
@@ -51,7 +52,7 @@ _RESERVE: Final = 2 << 20
 _EMPTY: Final = 64 << 10
 """What a copy of an environment takes at most for itself."""
 
-_decode_record = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
+_decode_record = msgpack_decoder(list[tuple[int, msgspec.Raw]]).decode
 
 logger = logging.getLogger("shmjet.member")
 

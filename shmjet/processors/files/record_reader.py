@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from shmjet.data.decoders import converter
 from shmjet.processors.csv.parse_errors import line_of
 from shmjet.processors.files.compression import UnpackedStream, compression_of
 from shmjet.processors.files.file_blocks import Segment
@@ -305,7 +306,7 @@ def _rows(batch: Any, as_: Any) -> list[Any]:
     import msgspec
 
     try:
-        converted: list[Any] = msgspec.convert(rows, list[as_], strict=False)
+        converted: list[Any] = converter(list[as_], strict=False)(rows)
     except msgspec.ValidationError as error:
         raise ValueError(f"a row of CSV is not a valid {getattr(as_, '__name__', as_)}: {error}") from None
     return converted

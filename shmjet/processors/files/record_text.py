@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from shmjet.data.decoders import converter, json_decoder
+
 _SHOWN = 120
 
 
@@ -58,7 +60,7 @@ class JsonLines:
         self._encoding = encoding
         self._errors = errors
         self._is_utf8 = encoding.lower().replace("_", "-") in ("utf-8", "utf8")
-        decoder = msgspec.json.Decoder() if as_ is None else msgspec.json.Decoder(as_)
+        decoder = json_decoder(Any if as_ is None else as_)
         self._decode_lines: Callable[[bytes], list[Any]] = decoder.decode_lines
         self._decode: Callable[[str], Any] = decoder.decode
 
@@ -103,7 +105,7 @@ class JsonLines:
 
     def _converted(self, index: int, value: Any, line: str) -> Any:
         try:
-            return msgspec.convert(value, self._as)
+            return converter(self._as)(value)
         except msgspec.ValidationError as error:
             raise BadLineError(index, f"{error}: {_shown(line)}") from None
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
+from shmjet.data.decoders import converter
 from shmjet.processors.files.record_text import BadLineError, JsonLines, split_lines
 from shmjet.processors.streams.file_tail import FileTail, Lines
 
@@ -58,6 +60,7 @@ class LineFormat:
         first = str(tail.first_line(), self.charset, self.errors)
         names = self._cut(first.removeprefix("\ufeff").removesuffix("\r"))
         start = 0 if lines.offset else 1
+        convert = None if self.as_ is None else converter(self.as_, strict=False)
         records = []
         for index, line in enumerate(text[start:], start):
             if not line:
@@ -68,14 +71,13 @@ class LineFormat:
                 raise BadLineError(index, f"{error}: {line!r:.120}") from None
             if len(values) != len(names):
                 raise BadLineError(index, f"{len(values)} values for the {len(names)} columns {names}: {line!r:.120}")
-            records.append(self._record(index, dict(zip(names, values, strict=True))))
+            record = dict(zip(names, values, strict=True))
+            records.append(record if convert is None else self._converted(index, record, convert))
         return records
 
-    def _record(self, index: int, record: dict[str, str]) -> Any:
-        if self.as_ is None:
-            return record
+    def _converted(self, index: int, record: dict[str, str], convert: Callable[[Any], Any]) -> Any:
         try:
-            return msgspec.convert(record, self.as_, strict=False)
+            return convert(record)
         except msgspec.ValidationError as error:
             raise BadLineError(index, f"not a valid {getattr(self.as_, '__name__', self.as_)}: {error}") from None
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shmjet.data.decoders import from_msgpack
 from shmjet.data.errors import JobFailedError
 from shmjet.execution.failure import failure_text, make_failure, to_exception
 from shmjet.execution.messages import Failure
@@ -65,7 +66,7 @@ def job_error(error: BaseException, name: str) -> JobFailedError:
     if isinstance(error, Exception):
         found = _MARK.search(_text_of(error))
         if found is not None:
-            failure = msgspec.msgpack.decode(base64.b64decode(found[1]), type=Failure)
+            failure = from_msgpack(base64.b64decode(found[1]), Failure)
             made: Any = to_exception(failure, member="spark", job=name)
             made.__suppress_context__ = True
             return made  # type: ignore[no-any-return]
