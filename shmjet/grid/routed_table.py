@@ -210,10 +210,11 @@ class RoutedTable:
         """Do something with things of several partitions, at once with those of one member."""
         left, search, is_first = list(things), Search(self._routes), True
         while left:
+            owned = [(self._routes.owner(place(thing)), thing) for thing in left]
             groups: dict[str, list[Result]] = {}
-            for thing in left:
-                groups.setdefault(self._routes.owner(place(thing)), []).append(thing)
-            left = []
+            for member, thing in owned:
+                groups.setdefault(member, []).append(thing)
+            have_missed: set[str] = set()
             for member, some in groups.items():
                 at = self._environment, self._record_key
                 here = self._routes.here(member, *at) if is_first else None
@@ -221,10 +222,11 @@ class RoutedTable:
                 try:
                     work(table, some)
                 except PartitionMovedError as error:
-                    left += some
+                    have_missed.add(member)
                     missed = error
                 else:
                     self._routes.settle(table, None if self._home is None else (self._home,))
+            left = [thing for member, thing in owned if member in have_missed]  # in their order, as tables need them
             is_first = False
             if left:
                 search.missed(missed)

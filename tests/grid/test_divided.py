@@ -133,6 +133,21 @@ def test_histories_of_clients_and_workers_have_one_order_while_partitions_move(s
     assert all([n for i, n in items if i == index] == list(range(60)) for index in range(4))
 
 
+def test_entries_that_miss_two_members_are_counted_by_the_third(stores: Stores) -> None:
+    grid = stores.grid(2, is_local=True)
+    there = grid.get_map("plain")
+    assert there.get("nothing") is None  # now it knows where partitions are, and they move
+    stores.move(list(range(COUNT)), 2)
+    entries = {f"key {number}": number for number in range(500)}
+    there.put_all(entries)
+    assert dict(stores.grid().get_map("plain")) == entries
+    same = stores.grid().get_map("same")
+    same.put_all(entries)
+    assert there.partition_sizes() == same.partition_sizes()
+    there.clear()
+    assert len(there) == 0
+
+
 @pytest.mark.parametrize("name", ["plain", "journal"])
 def test_an_iteration_is_exact_while_partitions_move(stores: Stores, name: str) -> None:
     grid, chance = stores.grid(), random.Random(5)
