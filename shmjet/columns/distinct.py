@@ -79,11 +79,22 @@ class DistinctRows:
         if len(groups) - known < batch.num_rows:
             batch = take_rows(batch, self._first_rows(groups, known))
         self._count += len(numbers)
-        if self._adds_hash and self._hash is not None:
-            hashes = hash_rows(batch, self.keys).astype(np.int64)
-            columns, masks = batch.parts()
-            batch = Batch.trusted({**columns, self._hash: hashes}, dict(masks), batch.num_rows)
-        return batch
+        return self._hashed(batch)
+
+    def unlooked(self, batch: Batch) -> Batch:
+        """Return all rows of a batch as `fresh` would if no key had been met before; nothing is noted."""
+        self.begin(batch.names)
+        return self._hashed(batch)
+
+    def __len__(self) -> int:
+        return 0 if self.groups is None else len(self.groups)
+
+    def _hashed(self, batch: Batch) -> Batch:
+        if self._hash is None or not self._adds_hash:
+            return batch
+        hashes = hash_rows(batch, self.keys).astype(np.int64)
+        columns, masks = batch.parts()
+        return Batch.trusted({**columns, self._hash: hashes}, dict(masks), batch.num_rows)
 
     def _first_rows(self, groups: TypedGroups, known: int) -> Any:
         """Return the numbers of the rows that began new groups."""

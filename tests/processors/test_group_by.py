@@ -18,7 +18,6 @@ from shmjet import DAG, Batch, BatchError, between, column, columns, processors
 from shmjet.columns import count, first, last, max_, mean, min_, sum_, var
 from shmjet.core import Outbox
 from shmjet.core.context import ProcessorContext
-from shmjet.processors.columns import group_by
 from shmjet.processors.columns.group_by import GroupBy
 from shmjet.testing import verify_processor
 from tests.examples import seeds
@@ -173,7 +172,7 @@ def test_keys_are_said_in_several_ways() -> None:
 
 
 def test_many_groups_are_emitted_in_batches_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_by, "EMITTED_ROWS", 1000)
+    monkeypatch.setattr("shmjet.processors.columns.grouping.EMITTED_ROWS", 1000)
     (processor,) = processors_of(processors.group_by("k").agg(n=count()))
     driver = Driver(processor, room=2)
     driver.feed([Batch({"k": np.arange(25_500)}), Batch({"k": np.arange(100)})])

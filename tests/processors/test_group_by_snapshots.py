@@ -110,7 +110,7 @@ def crash(stage: Stage, batches: list[Batch], cut: int) -> list[Any]:
 
 @pytest.mark.parametrize("calls", range(4))
 def test_what_has_been_emitted_is_not_saved(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmjet.processors.columns.group_by.EMITTED_ROWS", 3)
+    monkeypatch.setattr("shmjet.processors.columns.grouping.EMITTED_ROWS", 3)
     stage = Stage(group_by("k").agg(n=count(), total=sum_("v")), room=1)
     stage.feed(0, [Batch({"k": range(10), "v": range(10)}), Batch({"k": range(5, 15), "v": range(10)})])
     stage.complete(calls)
@@ -262,7 +262,7 @@ def test_one_group_of_everything_goes_to_the_processor_that_receives(receiver: i
 
 @pytest.mark.parametrize("calls", range(5))
 def test_a_first_stage_emits_its_states_before_the_barrier(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmjet.processors.columns.group_by.EMITTED_ROWS", 2)
+    monkeypatch.setattr("shmjet.processors.columns.grouping.EMITTED_ROWS", 2)
     grouping = group_by("k").agg(total=sum_("v"), least=min_("v"))
     accumulate, combine = Stage(grouping.accumulate, 2, room=1), Stage(grouping.combine)
     for index in range(2):

@@ -219,6 +219,20 @@ def test_pipelines_of_columns_do_what_a_plain_interpreter_does(
     assert all(set(result.names) == set(NAMES) for result in results)
 
 
+@examples(30)
+@given(programs(), tables(), tables(), st.sampled_from([1, 2]))
+def test_first_stages_that_pass_rows_on_change_no_result(
+    names: list[str], left: list[Batch], right: list[Batch], workers: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("group_by", "distinct_rows"):
+            patch.setattr(f"shmjet.processors.columns.{place}.MEASURED_ROWS", 1)
+        results = run(built(names, left, right), workers).get("out", [])
+    found, wanted = comparable(rows_of(results)), comparable(expected(names, rows_of(left), rows_of(right)))
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    assert all(set(result.names) == set(NAMES) for result in results)
+
+
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("workers", [1, 4])
 def test_every_stage_keeps_the_schema_of_a_result_without_rows(name: str, workers: int) -> None:

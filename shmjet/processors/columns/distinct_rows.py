@@ -16,6 +16,7 @@ from shmjet.core.latency_policy import may_be_saved, policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.columns.empty_results import EmptyResults
 from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState
+from shmjet.processors.columns.reduction import MEASURED_ROWS, Reduction
 from shmjet.processors.columns.saving import CapturedState, LastingPart
 from shmjet.processors.general.base import ExpandingProcessor, Supply, require_batches
 
@@ -35,7 +36,7 @@ class DistinctRowsProcessor(ExpandingProcessor):
     Args:
         names: of the key columns; none: all columns.
         part: "first" and "last" of two stages, or the "whole". A first stage has no state: after a snapshot it begins
-            anew, and the last one leaves out what it emits twice.
+            anew, and the last one leaves out what it emits twice. Where hardly any key repeats it does not look.
     """
 
     state_kind = "distinct_rows"
@@ -51,6 +52,7 @@ class DistinctRowsProcessor(ExpandingProcessor):
         self._saving = CapturedState()
         self._notes: ChangeNotes | None = None
         self._restoring: GroupsState | None = None
+        self._reduction = Reduction(MEASURED_ROWS) if part == "first" else None
 
     def start(self, context: ProcessorContext) -> None:
         """Begin without keys."""
@@ -72,9 +74,26 @@ class DistinctRowsProcessor(ExpandingProcessor):
 
     def _fresh(self, items: list[Batch]) -> Iterator[Batch]:
         for batch in items:
-            found = self._empty.passing(self._table.fresh(batch))
+            found = self._empty.passing(self._looked_at(batch))
             if found is not None:
                 yield found
+
+    def _looked_at(self, batch: Batch) -> Batch:
+        table, reduction, rows = self._table, self._reduction, batch.num_rows
+        if reduction is None:
+            return table.fresh(batch)
+        if reduction.is_poor and rows:
+            reduction.passed(rows)
+            return table.unlooked(batch)
+        fresh = table.fresh(batch)
+        if reduction.grouped(rows, len(table)):
+            self._forget()
+        return fresh
+
+    def _forget(self) -> None:
+        self._table.clear()
+        if self._reduction is not None:
+            self._reduction.emptied()
 
     def results(self) -> Iterator[Batch]:
         """Return what tells the columns of results without rows."""
@@ -107,7 +126,7 @@ class DistinctRowsProcessor(ExpandingProcessor):
     def save_to_snapshot(self) -> bool:
         """Save the keys that have been met, by partition."""
         if self._part == "first":
-            self._table.clear()
+            self._forget()
             return True
         return self._table.groups is None or self._saving.save(self._capture)
 

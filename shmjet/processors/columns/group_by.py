@@ -7,9 +7,8 @@ edge into these vertices is partitioned by the same columns. Groups are emitted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from shmjet._native import index_of_special
@@ -17,124 +16,32 @@ from shmjet.columns.aggregates import Aggregate
 from shmjet.core.column_key import ColumnKey, checked_names
 from shmjet.core.expressions import Expression
 from shmjet.core.inbox import Inbox
-from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
-from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState, kind_of_groups
-from shmjet.processors.columns.saving import CapturedState
-from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
+from shmjet.processors.columns.grouping import GroupingProcessor
+from shmjet.processors.columns.groups_state import kind_of_groups
+from shmjet.processors.columns.reduction import MEASURED_ROWS, Reduction
+from shmjet.processors.general.base import Supply, require_batches
 from shmjet.processors.general.batches_and_rows import ToBatchesProcessor
 
 if TYPE_CHECKING:
-    from shmjet.columns.typed_groups import TypedGroups
     from shmjet.data.batch import Batch
-
-EMITTED_ROWS: Final = 16384
-"""Groups in a batch of results: some 100 microseconds of work, a few hundred kilobytes."""
-
-CALLED_ROWS: Final = 256
-"""Groups in a batch of results that a user's function is called for."""
 
 GATHERED_ROWS: Final = 8192
 """Items that become a batch before they are grouped."""
+
+PASSED_BYTES: Final = 64
+"""Bytes of a row that a first stage may pass on instead of its states, which are as large for two or three numbers."""
 
 _COUNTED: Final = ("item",)
 """The column of items when none of their values is needed, only how many there are."""
 
 
-class GroupingProcessor(BulkProcessor):
-    """Keeps a table of groups and emits it at the end.
-
-    Args:
-        keys: names of the key columns.
-        aggregates: output column → aggregate.
-        tells_columns: if there are no groups, emit a batch without rows.
-    """
-
-    takes_schemas = True
-    """Its results have the dtypes that hold what all processors get."""
-
-    _captures = True
-
-    def __init__(self, keys: tuple[str, ...], aggregates: Mapping[str, Aggregate], tells_columns: bool = False) -> None:
-        self._tells_columns = tells_columns
-        self._keys = keys
-        self._aggregates = aggregates
-        self._groups: TypedGroups | None = None
-        self._restoring: GroupsState | None = None
-        self._saving = CapturedState()
-        self._notes: ChangeNotes | None = None
-        self._position = 0
-
-    def start(self, context: ProcessorContext) -> None:
-        """Make the table."""
-        from shmjet.columns.typed_groups import TypedGroups
-
-        self._groups = TypedGroups(self._keys, self._aggregates)
-        if context.snapshotting_enabled:
-            GroupsState(self._groups, self._keys, context)  # so that the first barrier does not wait for imports
-            self._notes = ChangeNotes(self._keys, context)
-
-    @property
-    def _table(self) -> TypedGroups:
-        assert self._groups is not None, "init() has not been called"
-        return self._groups
-
-    def results(self) -> Iterable[Any]:
-        """Return the batches of all groups, each made when it is drawn."""
-        return self._finished()
-
-    def _drawn(self, batch_at: Callable[[int, int], tuple[Batch, int]]) -> Iterator[Batch]:
-        has_calls = any(aggregate.fn is not None for aggregate in self._aggregates.values())
-        rows = CALLED_ROWS if has_calls else EMITTED_ROWS
-        while self._position < len(self._table):
-            batch, position = batch_at(self._position, rows)
-            self._position = position
-            if position < 0:
-                self._table.clear()
-                self._position = 0
-            yield batch
-
-    def _finished(self) -> Iterator[Batch]:
-        """Give the results; where there are no groups, what tells their columns."""
-        if self._tells_columns and not len(self._table):
-            empty, _ = self._table.results(0, 1)
-            if empty.names:
-                yield empty
-        yield from self._drawn(self._table.results)
-
-    def _capture(self) -> bool:
-        if not self.emission.flush_rest():
-            return False
-        changed = None if self._notes is None else self._notes.taken(self._table)
-        state = GroupsState(self._table.captured(), self._keys, self.context)
-        self._saving.take(self.outbox, state.entries(self._position, changed))
-        return True
-
-    def save_to_snapshot(self) -> bool:
-        """Save the groups whose results have not been emitted, by partition."""
-        return self._saving.save(self._capture)
-
-    def restore_from_snapshot(self, inbox: Inbox) -> None:
-        """Merge pieces, for as long as a call should take."""
-        deadline = monotonic_ns() + policy_in(self.context).call_ns
-        state = self._restoring = self._restoring or GroupsState(self._table, self._keys, self.context)
-        while inbox:
-            state.restore(*inbox.poll())
-            if monotonic_ns() >= deadline:
-                return
-
-    def finish_snapshot_restore(self) -> bool:
-        """Put the groups into the order that they had."""
-        if self._restoring is not None:
-            self._restoring.finish()
-            self._restoring = None
-        return True
-
-
 class GroupByProcessor(GroupingProcessor):
     """Groups the rows of batches, and items that are rows.
+
+    Where it emits states and hardly any row shares its key with another one, it passes rows on as they are.
 
     Args:
         keys, aggregates: as `GroupingProcessor`.
@@ -158,6 +65,10 @@ class GroupByProcessor(GroupingProcessor):
         self._schema = schema
         self._finishes = finishes
         self._flushing = False
+        self._passed: list[Batch] = []
+        self._reduction: Reduction | None = None
+        self._makes_no_fewer = False
+        """The table is to be emitted, and then rows are to be passed on."""
 
     def start(self, context: ProcessorContext) -> None:
         """Make the table, and what makes batches of items."""
@@ -170,6 +81,23 @@ class GroupByProcessor(GroupingProcessor):
         names = _COUNTED if self._only_counts else self._item_columns or needed
         schema = schema_of(self._schema) if self._schema else None
         self._gatherer = RowGatherer(GATHERED_ROWS, names, schema, needed or None)
+        if not self._finishes and _are_told_apart(self._keys, self._aggregates):
+            self._reduction = Reduction(MEASURED_ROWS)
+            self._needed = needed or ()
+            self._inputs = tuple(name for name in self._needed if name not in self._keys)
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Empty the inbox, unless what is emitted waits for room."""
+        if not self.emission.flush():
+            return
+        self.release(inbox)
+        if not inbox:
+            return
+        items = inbox.take()
+        last = items[-1]
+        self.absorb(ordinal, items)
+        if not self.emission.flush():
+            self.hold(inbox, last)
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Group the rows of a list of batches and items, in order."""
@@ -177,28 +105,60 @@ class GroupByProcessor(GroupingProcessor):
         while at < len(items):
             if isinstance(items[at], Columnar):
                 self._add_gathered()
-                self._table.add(items[at])
+                self._take(items[at])
                 at += 1
                 continue
             end = index_of_special(items, at, Columnar)
             rows = items[at : end if end >= 0 else len(items)]
             self._gatherer.add([(True,)] * len(rows) if self._only_counts else rows)
             for batch in self._gatherer.full():
-                self._table.add(batch)
+                self._take(batch)
             at += len(rows)
+        if self._passed:
+            self.emission.put(self._taken())
+        if self._makes_no_fewer:
+            self.emission.start(self.results())
+
+    def _taken(self) -> list[Batch]:
+        passed, self._passed = self._passed, []
+        return passed
 
     def _add_gathered(self) -> None:
         for batch in self._gatherer.rest():
-            self._table.add(batch)
+            self._take(batch)
+
+    def _take(self, batch: Batch) -> None:
+        """Group the rows of a batch, or pass them on."""
+        reduction, rows = self._reduction, batch.num_rows
+        if rows and reduction is not None and reduction.is_poor and not self._makes_no_fewer and self._is_passed(batch):
+            reduction.passed(rows)
+            return
+        self._table.add(batch)
+        if reduction is not None and not reduction.is_poor:
+            self._makes_no_fewer = reduction.grouped(rows, len(self._table))
+
+    def _is_passed(self, batch: Batch) -> bool:
+        """Pass a batch on, unless its rows are so wide that their states are less to move."""
+        assert self._reduction is not None
+        if batch.select(*self._inputs).nbytes > PASSED_BYTES * batch.num_rows:
+            self._reduction.refused()
+            return False
+        self._passed.append(batch.select(*self._needed))
+        return True
 
     def results(self) -> Iterable[Any]:
-        """Return the batches of all groups, each made when it is drawn; before states comes what says their kinds."""
+        """Return the batches of all groups, each made when it is drawn; before states comes what says their kinds.
+
+        Rows that are passed on come first: they came before what is in the table.
+        """
         self._add_gathered()
         if self._finishes:
             return self._finished()
+        self._makes_no_fewer = False
+        if self._reduction is not None:
+            self._reduction.emptied()
         head = self._table.head()
-        states = self._drawn(self._table.states)
-        return states if head is None else chain((head,), states)
+        return chain(self._taken(), () if head is None else (head,), self._drawn(self._table.states))
 
     @property
     def _captures(self) -> bool:  # type: ignore[override]
@@ -213,6 +173,8 @@ class GroupByProcessor(GroupingProcessor):
         if self._finishes:
             return super().save_to_snapshot()
         if not self._finishing and not self._flushing:
+            if not self.emission.flush():
+                return False
             self.emission.start(self.results())
             self._flushing = True
         if not self.emission.flush():
@@ -222,13 +184,23 @@ class GroupByProcessor(GroupingProcessor):
 
 
 class CombineGroupsProcessor(GroupingProcessor):
-    """Combines the states that an earlier stage has emitted."""
+    """Combines the states that an earlier stage has emitted, and the rows that it has passed on."""
+
+    def start(self, context: ProcessorContext) -> None:
+        """Make the table."""
+        super().start(context)
+        self._passed: frozenset[str] | None = None
+        if _are_told_apart(self._keys, self._aggregates):
+            self._passed = frozenset(_columns_of(self._keys, self._aggregates) or ())
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Merge a list of batches of states."""
+        """Merge a list of batches of states, among which may be rows."""
         require_batches("group_by(...).agg(...).combine", items)
-        for states in items:
-            self._table.merge(states)
+        for batch in items:
+            if self._passed is not None and self._passed.issuperset(batch.names):
+                self._table.add(batch)
+            else:
+                self._table.merge(batch)
 
 
 class RowsProcessor(ToBatchesProcessor):
@@ -335,7 +307,7 @@ class GroupBy(Supply):
     def accumulate(self) -> Callable[[], Processor]:
         """The first stage: groups what its processor gets, from whatever edge, and emits states.
 
-        Where an aggregate needs all rows of a group it emits these, as they are.
+        Where an aggregate needs all rows of a group, or keys hardly repeat, it emits the rows as they are.
         """
         if self._moves_rows:
             return Supply(RowsProcessor, _columns_of(self.keys, self.aggregates), self.item_columns, self.schema)
@@ -343,7 +315,7 @@ class GroupBy(Supply):
 
     @property
     def combine(self) -> Callable[[], Processor]:
-        """The second stage, behind an edge that is partitioned by `key`: combines states and emits results."""
+        """The second stage, behind an edge that is partitioned by `key`: combines states and rows into results."""
         if self._moves_rows:
             return self._stage(GroupByProcessor, None, None, finishes=True)
         return self._stage(CombineGroupsProcessor)
@@ -409,6 +381,14 @@ def group_by(
 
         schema_of(schema)
     return Grouping(checked, rows, schema)
+
+
+def _are_told_apart(keys: tuple[str, ...], aggregates: Mapping[str, Aggregate]) -> bool:
+    """Whether a batch of rows can be told from one of states, which has columns with a separator in their names."""
+    from shmjet.columns.group_schema import state_separator
+
+    names = _columns_of(keys, aggregates)
+    return bool(names and aggregates) and not any(state_separator(keys) in name for name in names or ())
 
 
 def _columns_of(keys: Iterable[str], aggregates: Mapping[str, Aggregate]) -> tuple[str, ...] | None:
