@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 from shmjet.host.own_code import program
 from shmjet.ipc.loop_channel import LoopChannel
+from shmjet.net.forked_link import ForkedLink
 from shmjet.net.messages import (
     Alive,
     CloseExecution,
@@ -51,6 +51,7 @@ class LinkClient:
         on_event: called with each event that answers no method here, and its descriptors, which it owns then:
             `PeerUp`, `PeerDown`, `ConnectFailed`, `Received`, `Heard`, `Accepted`.
         on_lost: called once when the process has ended unasked.
+        forked: the process to use; None: `start` executes one.
 
     Example:
         >>> link = LinkClient(take_event, lost)                                # doctest: +SKIP
@@ -59,10 +60,16 @@ class LinkClient:
         >>> link.connect("10.0.0.6:5701")    # a PeerUp or ConnectFailed comes # doctest: +SKIP
     """
 
-    def __init__(self, on_event: Callable[[Event, list[int]], None], on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        on_event: Callable[[Event, list[int]], None],
+        on_lost: Callable[[], None],
+        forked: ForkedLink | None = None,
+    ) -> None:
         self._on_event = on_event
         self._on_lost = on_lost
-        self._process: subprocess.Popen[bytes] | None = None
+        self._forked = forked
+        self._process: subprocess.Popen[bytes] | ForkedLink | None = None
         self._channel: LoopChannel | None = None
         self._listening: asyncio.Future[str] | None = None
         self._opening: dict[int, asyncio.Future[None]] = {}
@@ -87,20 +94,11 @@ class LinkClient:
             fds: the control segment's descriptor and the link's eventfd, when `setup` speaks of them; they stay the
                 caller's.
         """
-        ours, theirs = socket.socketpair()
-        code = (  # whatever holds its imports up must not keep it alive without its member
-            "import gc; gc.disable()\n"  # no module that it loads is garbage
-            f"from shmjet.host.child_process import die_with_parent; die_with_parent({os.getpid()})\n"
-            f"from shmjet.net.link_main import main; main({theirs.fileno()})"
-        )
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", program(code)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                process_group=0,
-            )
-        self._channel = LoopChannel(ours, Event, self._take, self._gone)
+        if self._forked is None:
+            self._process, sock = _executed()
+        else:
+            self._process, sock = self._forked, self._forked.socket
+        self._channel = LoopChannel(sock, Event, self._take, self._gone)
         self._channel.open()
         own = [os.dup(fd) for fd in fds]
         self._channel.send(setup, own)
@@ -128,7 +126,7 @@ class LinkClient:
                 self._beat.cancel()
             if self._process is not None:
                 with contextlib.suppress(ProcessLookupError):
-                    self._process.send_signal(signal.SIGKILL)
+                    self._process.kill()
                 self._process.wait()
             self._forget(LinkLost("the link process is gone"))
             self._on_lost()
@@ -264,12 +262,30 @@ class LinkClient:
                 self._on_event(event, fds)
 
 
+def _executed() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a link process, and return it with the socket to it."""
+    ours, theirs = socket.socketpair()
+    code = (  # whatever holds its imports up must not keep it alive without its member
+        "import gc; gc.disable()\n"  # no module that it loads is garbage
+        f"from shmjet.host.child_process import die_with_parent; die_with_parent({os.getpid()})\n"
+        f"from shmjet.net.link_main import main; main({theirs.fileno()})"
+    )
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", program(code)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            process_group=0,
+        )
+    return process, ours
+
+
 def _resolve(future: asyncio.Future[Any] | None, value: Any) -> None:
     if future is not None and not future.done():
         future.set_result(value)
 
 
-async def _ended(process: subprocess.Popen[bytes], grace_s: float) -> None:
+async def _ended(process: subprocess.Popen[bytes] | ForkedLink, grace_s: float) -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     fd = os.pidfd_open(process.pid)
     try:

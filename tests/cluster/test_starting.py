@@ -33,6 +33,26 @@ STUCK = """
     sys.meta_path.insert(0, Holding())
 """
 
+STUCK_LINK = """
+    import os, select, stat, sys, time
+
+    class Holding:
+        def find_spec(self, name, path=None, target=None):
+            if name == "shmjet.net.link_main":
+                poller = select.poll()
+                for fd in map(int, os.listdir("/proc/self/fd")):
+                    try:
+                        if fd > 2 and stat.S_ISSOCK(os.fstat(fd).st_mode):
+                            poller.register(fd, select.POLLIN)
+                    except OSError:
+                        pass  # that of the listing
+                poller.poll()  # until its member has sent what it is to do, and waits for it
+                open({marker!r}, "w").write(str(os.getpid()))
+                time.sleep(3600)
+
+    sys.meta_path.insert(0, Holding())
+"""
+
 
 @pytest.mark.parametrize("text", ["-1", "soon", "nan", "3601"])
 def test_a_pause_that_is_no_number_of_seconds_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
@@ -104,7 +124,7 @@ def test_a_member_that_is_late_says_what_it_was_doing_and_where(
 def test_a_member_that_waits_for_its_link_shows_its_processes(
     site: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], object]], None]
 ) -> None:
-    marker = site(STUCK, "shmjet.net.link_main")
+    marker = site(STUCK_LINK)
     starting = StartingMember(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush"))
     eventually(lambda: marker.exists() and marker.read_text())
     link = int(marker.read_text())
@@ -117,6 +137,34 @@ def test_a_member_that_waits_for_its_link_shows_its_processes(
     assert re.search(rf"Its processes: .*\(pid {link}, [a-z]+", text)
     assert "most recent call first" in text
     assert has_ended_soon(watched), "the link goes on without its member"
+
+
+def test_the_first_link_of_a_member_is_forked_and_one_that_takes_its_place_is_executed(
+    eventually: Callable[[Callable[[], object]], None],
+) -> None:
+    with new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush")) as jet:
+        [member] = jet.cluster.members
+        [link] = links(member.pid)
+        assert auxiliary_vector(link) == auxiliary_vector(member.pid)
+        os.kill(link, signal.SIGKILL)
+        eventually(lambda: links(member.pid) not in ([], [link]))
+        [other] = links(member.pid)
+        assert auxiliary_vector(other) != auxiliary_vector(member.pid)
+
+
+def links(member: int) -> list[int]:
+    """Return the pids of the children of a member that are links."""
+    found = []
+    for child in Path(f"/proc/{member}/task/{member}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError):  # it has just gone
+            if Path(f"/proc/{child}/comm").read_text() == "shmjet-link\n":
+                found.append(int(child))
+    return found
+
+
+def auxiliary_vector(pid: int) -> bytes:
+    """Return what the kernel gave to a process as it executed its program: addresses of its own, which a fork keeps."""
+    return Path(f"/proc/{pid}/auxv").read_bytes()
 
 
 def test_a_member_that_waits_for_its_storage_names_it(

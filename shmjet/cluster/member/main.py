@@ -1,7 +1,7 @@
-"""The program that a client executes: one fresh interpreter that becomes the member and its fork server.
+"""The program that a client executes: one fresh interpreter that becomes the member, its link and its fork server.
 
-It imports what both need, which is most of it, then splits while it still has one thread and has opened nothing, so
-that no lock and no thread of anyone else is copied into children; each half then imports the rest. Two interpreters,
+It imports what they need alike, which is most of it, then splits while it still has one thread and has opened nothing,
+so that no lock and no thread of anyone else is copied into children; each part then imports the rest. Two interpreters,
 one started by the other, took three times as long to come up.
 """
 
@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,9 +23,10 @@ from shmjet.cluster.member.start_report import StartReport
 from shmjet.host.allocator import share_one_heap
 from shmjet.host.child_process import accept_signals, die_with_parent, end_with
 from shmjet.host.standard_descriptors import fill_standard_descriptors
+from shmjet.net.forked_link import ForkedLink
 
-_BOTH = ("shmjet.execution.messages", "shmjet.execution.plan", "shmjet.grid.store")
-"""What member and workers need alike; none of it starts a thread or imports numpy."""
+_COMMON = ("shmjet.execution.messages", "shmjet.execution.plan", "shmjet.grid.store")
+"""What member, link and workers need alike; none of it starts a thread or imports numpy."""
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -37,7 +39,7 @@ def main(
     secret_fd: int = -1,
     errors_fd: int = -1,
 ) -> None:
-    """Be a member, or in the forked child its fork server.
+    """Be a member, or in a forked child its link or its fork server.
 
     Args:
         settings: the fields of `MemberSettings`.
@@ -85,24 +87,25 @@ def _split(
         logs = writer.detach()
     os.set_inheritable(logs, False)
     report.phase("importing its modules")
-    for name in _BOTH:
+    for name in _COMMON:
         importlib.import_module(name)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a carrier takes one; workers and carriers inherit it
     if cores:
         os.sched_setaffinity(0, cores)
+    link = None
+    if settings.get("bind") is not None:
+        report.phase("forking its link")
+        link = _fork_link(settings, report, logs, secret_fd)
     report.phase("forking its fork server")
     ours, theirs = socket.socketpair()
     member = os.getpid()
     server = os.fork()
     if server == 0:
         ours.close()
-        if report.has_reader:
-            faulthandler.unregister(signal.SIGUSR2)
-        report.close()
-        if secret_fd >= 0:
-            os.close(secret_fd)
-        os.setpgid(0, 0)
+        if link is not None:
+            link.socket.close()
+        _leave_start(report, secret_fd)
         threads = os.environ.get("SHMJET_BLAS_THREADS", "1")
         os.environ.update(dict.fromkeys(_BLAS, threads))
         die_with_parent(member)
@@ -121,4 +124,40 @@ def _split(
 
         gc.freeze()
         gc.enable()
-        program.main(settings, report, logs, server, ours, secret_fd)
+        program.main(settings, report, logs, server, ours, secret_fd, link)
+
+
+def _fork_link(settings: dict[str, Any], report: StartReport, logs: int, secret_fd: int) -> ForkedLink:
+    """Return the link that a member needs for its network; the child never returns."""
+    ours, theirs = socket.socketpair()
+    member = os.getpid()
+    pid = os.fork()
+    if pid > 0:
+        theirs.close()
+        return ForkedLink(pid, ours)
+    ours.close()
+    _leave_start(report, secret_fd)
+    os.close(logs)
+    die_with_parent(member)
+    with open(os.devnull) as nothing:  # a member that runs in a terminal may read from it
+        os.dup2(nothing.fileno(), 0)
+    try:
+        from shmjet.host.memory_policy import prefer_nodes
+        from shmjet.net import link_main
+
+        prefer_nodes(settings["memory_nodes"])
+        link_main.main(theirs.detach())
+    except Exception:
+        traceback.print_exc()
+        sys.exit(1)
+    sys.exit()
+
+
+def _leave_start(report: StartReport, secret_fd: int) -> None:
+    """Let go, in a child, of what the member alone needs to come up, and of its process group."""
+    if report.has_reader:
+        faulthandler.unregister(signal.SIGUSR2)
+    report.close()
+    if secret_fd >= 0:
+        os.close(secret_fd)
+    os.setpgid(0, 0)

@@ -26,6 +26,9 @@ from shmjet.host.terminal_text import clean
 if TYPE_CHECKING:
     from shmjet.cluster.membership.network import Network
     from shmjet.cluster.membership.network_user import NetworkUser
+    from shmjet.net.forked_link import ForkedLink
+
+    _MakeNetwork = Callable[[NetworkUser], Network]
 
 _WRONG_USAGE = 2
 """Exit status, as that of `shmjet` for a wrong setting."""
@@ -34,7 +37,13 @@ logger = logging.getLogger("shmjet.member")
 
 
 def main(
-    settings: dict[str, Any], report: StartReport, logs: int, server_pid: int, server: socket.socket, secret_fd: int
+    settings: dict[str, Any],
+    report: StartReport,
+    logs: int,
+    server_pid: int,
+    server: socket.socket,
+    secret_fd: int,
+    link: ForkedLink | None,
 ) -> None:
     """Be a member until it is asked to end.
 
@@ -45,6 +54,7 @@ def main(
         server_pid: of its fork server, a child of this process.
         server: leads to it.
         secret_fd: where to read the secrets; -1 without a network.
+        link: its link process; None without a network.
     """
     name_process("shmjet-member", f"member of {settings['cluster_name']}")
     send_logs(socket.socket(fileno=logs), MEMBER, *settings["log_levels"])
@@ -54,7 +64,8 @@ def main(
         prefer_nodes(converted.memory_nodes)
         if converted.note:
             logger.info(converted.note)
-        asyncio.run(_serve(converted, ForkServerProcess(server_pid, server), secrets, report))
+        network = _network_of(converted, *secrets, link)
+        asyncio.run(_serve(converted, ForkServerProcess(server_pid, server), network, report))
     except Exception as error:
         if not isinstance(error, ShmjetError | OSError):
             logger.exception("the member failed")
@@ -63,9 +74,9 @@ def main(
 
 
 async def _serve(
-    settings: MemberSettings, server: ForkServerProcess, secrets: tuple[bytes, bytes], report: StartReport
+    settings: MemberSettings, server: ForkServerProcess, network: _MakeNetwork | None, report: StartReport
 ) -> None:
-    member = Member(settings, server, _network_of(settings, *secrets), report.phase)
+    member = Member(settings, server, network, report.phase)
     if not report.has_reader:
         offer_stacks(member.folder.path)
     try:
@@ -89,8 +100,8 @@ async def _serve(
 
 
 def _network_of(
-    settings: MemberSettings, secret: bytes, member_secret: bytes
-) -> Callable[[NetworkUser], Network] | None:
+    settings: MemberSettings, secret: bytes, member_secret: bytes, link: ForkedLink | None
+) -> _MakeNetwork | None:
     if settings.bind is None:
         return None
     # Some 20 modules that a member without a network need not load.
@@ -113,4 +124,4 @@ def _network_of(
         settings.backup_count,
     )
     discovery = make_discovery(settings.discovery, settings.cluster_name)
-    return lambda user: Network(network, user, discovery)
+    return lambda user: Network(network, user, discovery, link)

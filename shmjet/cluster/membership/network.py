@@ -46,6 +46,7 @@ from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
 from shmjet.net.addresses import join_address, split_address
 from shmjet.net.client import LinkClient, LinkLost
+from shmjet.net.forked_link import ForkedLink
 from shmjet.net.messages import (
     Accepted,
     ConnectFailed,
@@ -76,9 +77,12 @@ class Network:
         settings: of the network.
         user: is told what happens.
         discovery: finds further addresses.
+        forked: the first link process; None to execute it as all later ones.
     """
 
-    def __init__(self, settings: NetworkSettings, user: NetworkUser, discovery: Discovery) -> None:
+    def __init__(
+        self, settings: NetworkSettings, user: NetworkUser, discovery: Discovery, forked: ForkedLink | None = None
+    ) -> None:
         self._settings = settings
         self._user = user
         self._discovery_search = DiscoverySearch(
@@ -86,6 +90,7 @@ class Network:
         )
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgpack_decoder(PeerMessage).decode
+        self._forked = forked
         self._link: LinkClient | None = None
         self._membership: Membership | None = None
         self._address = ""
@@ -232,7 +237,8 @@ class Network:
     async def _open(self, identity: str, bind: str, host: str | None) -> str:
         settings = self._settings
         size, offset, fds = self._user.link_setup()
-        link = LinkClient(self._take, self._link_lost)
+        forked, self._forked = self._forked, None
+        link = LinkClient(self._take, self._link_lost, forked)
         setup = Setup(
             identity,
             settings.cluster_name,
