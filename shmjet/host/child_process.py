@@ -1,11 +1,15 @@
-"""What a child process does to itself before it works: its place, its signals, and dying with its parent."""
+"""What a child process does to itself before it works: its place, its signals, dying with its parent, and
+its end."""
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
 import sys
+import threading
+from typing import NoReturn
 
 from setproctitle import setproctitle
 
@@ -99,3 +103,15 @@ def flush_output() -> None:
             stream.flush()
         except (OSError, ValueError, AttributeError):
             continue
+
+
+def leave() -> NoReturn:
+    """End this process with status 0 as the interpreter would, but without taking all modules apart.
+
+    That, object by object, takes a fifth of the time that it took to load them. It waits for threads that are no
+    daemons, exit functions run, and output is flushed.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # as in `multiprocessing`; no public name
+    atexit._run_exitfuncs()
+    flush_output()
+    os._exit(0)

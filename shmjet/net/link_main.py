@@ -8,9 +8,10 @@ import logging
 import signal
 import socket
 from pathlib import Path
+from typing import NoReturn
 
 from shmjet._native import short_slice
-from shmjet.host.child_process import name_process
+from shmjet.host.child_process import leave, name_process
 from shmjet.host.stacks import offer_stacks
 from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.net.link import Link
@@ -21,8 +22,8 @@ _SLICE_NS = 100_000
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def main(fd: int) -> None:
-    """Be a link.
+def main(fd: int) -> NoReturn:
+    """Be a link, and end the process.
 
     Args:
         fd: a Unix socket to the member, which is the parent of this process, and with which it ends.
@@ -34,7 +35,7 @@ def main(fd: int) -> None:
     try:
         setup, fds = channel.receive()
     except ChannelClosed:
-        return
+        leave()
     assert isinstance(setup, Setup)
     name_process("shmjet-link", f"link of {setup.cluster}")
     if setup.folder:
@@ -44,3 +45,4 @@ def main(fd: int) -> None:
     gc.freeze()
     gc.enable()  # off while modules were imported
     link.run()
+    leave()

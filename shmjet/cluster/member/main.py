@@ -17,11 +17,11 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from shmjet.cluster.member.start_report import StartReport
 from shmjet.host.allocator import share_one_heap
-from shmjet.host.child_process import accept_signals, die_with_parent, end_with
+from shmjet.host.child_process import accept_signals, die_with_parent, end_with, leave
 from shmjet.host.standard_descriptors import fill_standard_descriptors
 from shmjet.net.forked_link import ForkedLink
 
@@ -38,7 +38,7 @@ def main(
     preload: Sequence[str],
     secret_fd: int = -1,
     errors_fd: int = -1,
-) -> None:
+) -> NoReturn:
     """Be a member, or in a forked child its link or its fork server.
 
     Args:
@@ -65,6 +65,7 @@ def main(
         end_with(settings["client_pid"])
     try:
         _split(settings, report, logs, cores, preload, secret_fd)
+        leave()
     except Exception as error:
         report.failed(error)
         if not isinstance(error, OSError):
@@ -150,7 +151,6 @@ def _fork_link(settings: dict[str, Any], report: StartReport, logs: int, secret_
     except Exception:
         traceback.print_exc()
         sys.exit(1)
-    sys.exit()
 
 
 def _leave_start(report: StartReport, secret_fd: int) -> None:
