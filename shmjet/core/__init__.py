@@ -1,13 +1,17 @@
 """The model of a computation: DAG, processor contract, inbox and outbox, traversers, keys, watermarks, errors.
 
 Floor 3. It describes and holds, and it is pure: no process, thread, socket, clock or file is known here. What it needs
-of a higher floor is a `Protocol` (`DataGrid`) that the higher floor fulfils.
+of a higher floor is a `Protocol` (`DataGrid`) that the higher floor fulfils. `JetConfig` is loaded when it is first
+used: clients need it, members and workers do not.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from shmjet.core.abstract_processor import AbstractProcessor, FlatMapper
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.column_key import ColumnKey, column, columns
-from shmjet.core.config import JetConfig
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.dag import DAG
 from shmjet.core.edge import Edge, EdgeConfig, Routing, between, from_
@@ -47,6 +51,9 @@ from shmjet.data.errors import (
     WorkerLostError,
 )
 from shmjet.data.marks import IDLE, Watermark
+
+if TYPE_CHECKING:
+    from shmjet.core.config import JetConfig
 
 __all__ = [
     "DAG",
@@ -106,3 +113,12 @@ __all__ = [
     "traverse",
     "when",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "JetConfig":
+        raise AttributeError(f"module 'shmjet.core' has no attribute {name!r}")
+    from shmjet.core.config import JetConfig
+
+    globals()[name] = JetConfig
+    return JetConfig

@@ -12,6 +12,9 @@ from shmjet.data.sendable_text import is_sendable
 
 T = TypeVar("T")
 
+MOST_PARTITIONS = 65535
+"""Partitions that maps and edges may have."""
+
 
 def check_int(name: str, value: Any, error: type[ShmjetError] = ConfigError) -> int:
     """Return `value` when it is an integer and no bool, else raise `error`."""

@@ -12,14 +12,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shmjet.core.checks import check_at_least, check_name, unknown_setting, with_known_settings
+from shmjet.core.checks import MOST_PARTITIONS, check_at_least, check_name, unknown_setting, with_known_settings
 from shmjet.core.map_config import MapConfig, most_backups
 from shmjet.core.secret import LONGEST, MEMBER_SECRET_FILE, SECRET_FILE, read_secret
 from shmjet.data.errors import ConfigError
 
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
 _PREFIX = "SHMJET_"
-MOST_PARTITIONS = 65535
 _SECRET_FILES = {"secret": SECRET_FILE, "member_secret": MEMBER_SECRET_FILE}
 """The environment variables that name files with secrets, by field."""
 

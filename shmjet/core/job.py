@@ -13,8 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shmjet.core.checks import check_at_least, check_name, check_snapshot_name, with_known_settings
-from shmjet.core.config import MOST_PARTITIONS
+from shmjet.core.checks import MOST_PARTITIONS, check_at_least, check_name, check_snapshot_name, with_known_settings
 from shmjet.data.errors import ConfigError, PartitionCountError
 
 

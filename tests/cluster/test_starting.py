@@ -74,6 +74,16 @@ def test_a_member_without_a_network_loads_nothing_that_is_only_for_one() -> None
     assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "[]\n"
 
 
+def test_a_member_loads_nothing_that_only_its_client_needs() -> None:
+    program = (
+        "import sys\n"
+        "import shmjet.cluster.member.program, shmjet.cluster.membership.network\n"
+        "import shmjet.cluster.member.fork_server_main, shmjet.net.link_main\n"
+        "print('shmjet.core.config' in sys.modules)\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "False\n"
+
+
 @pytest.mark.parametrize(("named", "is_loaded"), [(" wave,no_such_module", True), ("", False)])
 def test_workers_share_the_modules_that_the_environment_names(
     monkeypatch: pytest.MonkeyPatch, named: str, is_loaded: bool

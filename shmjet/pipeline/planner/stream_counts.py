@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from shmjet.core.config import MOST_PARTITIONS
+from shmjet.core.checks import MOST_PARTITIONS
 from shmjet.core.keys import DEFAULT_PARTITION_COUNT
 from shmjet.data.errors import PlanError
 
