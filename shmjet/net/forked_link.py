@@ -14,7 +14,7 @@ class ForkedLink:
     """A child process that will be a link, with those methods of `subprocess.Popen` that `LinkClient` calls.
 
     Args:
-        pid: of the child, for which nobody else waits.
+        pid: of the child, for which nothing else waits.
         sock: leads to it; `LinkClient` takes it.
     """
 
