@@ -5,10 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/design/*.md")])
@@ -51,27 +48,22 @@ def exists(name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_paths_exist(page: Path) -> None:
-    paths = [path for span in named(page, rf"(?:{TOPS})/[\w./{{}},-]*") for path in spelled_out(span)]
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+def test_paths_exist() -> None:
+    spans = [(page, span) for page in PAGES for span in named(page, rf"(?:{TOPS})/[\w./{{}},-]*")]
+    paths = [(page, path) for page, span in spans for path in spelled_out(span)]
+    assert [(page.stem, path) for page, path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_files_named_without_a_folder_exist(page: Path) -> None:
-    names = set(named(page, r"(?:[a-z_]+/)*[a-z_]+\.(?:py|c|h|pml)"))
-    assert [name for name in sorted(names) if not any(path.endswith(f"/{name}") for path in known_files())] == []
+def test_files_named_without_a_folder_exist() -> None:
+    known = [f"/{path.relative_to(ROOT)}" for top in TOPS.split("|") for path in (ROOT / top).rglob("*.*")]
+    names = [(page, name) for page in PAGES for name in named(page, r"(?:[a-z_]+/)*[a-z_]+\.(?:py|c|h|pml)")]
+    there = {name for name in {name for _, name in names} if any(path.endswith(f"/{name}") for path in known)}
+    assert [(page.stem, name) for page, name in names if name not in there] == []
 
 
-@cache
-def known_files() -> list[str]:
-    return [f"/{path.relative_to(ROOT)}" for top in TOPS.split("|") for path in (ROOT / top).rglob("*.*")]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_modules_exist(page: Path) -> None:
-    names = named(page, r"shmjet(?:\.\w+)+")
-    assert [name for name in names if name != ENTRY_POINTS and not exists(name)] == []
+def test_modules_exist() -> None:
+    names = [(page, name) for page in PAGES for name in named(page, r"shmjet(?:\.\w+)+")]
+    assert [(page.stem, name) for page, name in names if name != ENTRY_POINTS and not exists(name)] == []
 
 
 ARCHITECTURE = ROOT / "docs/ARCHITECTURE.md"

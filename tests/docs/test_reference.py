@@ -11,8 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 import shmjet
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -71,16 +69,18 @@ def referenced() -> set[int]:
     return set(map(id, found))
 
 
-@pytest.mark.parametrize(("module", "name"), public_names())
-def test_a_public_name_has_a_docstring(module: str, name: str) -> None:
-    value = getattr(importlib.import_module(module), name)
-    if not isinstance(value, type | ModuleType) and not callable(value):
-        return  # a constant; its docstring is not part of it
-    assert inspect.getdoc(value), f"{module}.{name}"
-    if isinstance(value, type):
-        assert vars(value).get("__doc__"), f"{module}.{name} has its base class' docstring"
-        bare = [member for member, found in methods_of(value) if not inspect.getdoc(found)]
-        assert bare == []
+def test_public_names_have_docstrings() -> None:
+    bare: list[str] = []
+    for module, name in public_names():
+        value = getattr(importlib.import_module(module), name)
+        path = f"{module}.{name}"
+        if isinstance(value, type):
+            if not vars(value).get("__doc__"):  # that of its base class does not count
+                bare.append(path)
+            bare += [f"{path}.{member}" for member, found in methods_of(value) if not inspect.getdoc(found)]
+        elif (isinstance(value, ModuleType) or callable(value)) and not inspect.getdoc(value):
+            bare.append(path)  # a constant has none of its own
+    assert bare == []
 
 
 def test_all_public_names_are_in_the_reference() -> None:
