@@ -17,7 +17,6 @@ import contextlib
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from _member_commands import SECRET, Cluster, Wrong
 from _stress import (
     HANG_S,
     ROOT,
@@ -37,7 +37,6 @@ from _stress import (
     name_of,
     parse_options,
     private_shm,
-    wait_until,
     watch,
 )
 from _upgrade_client import RIGHT
@@ -49,12 +48,7 @@ from shmjet import ClientConfig, JetInstance, ShmjetError
 
 SINCE = "47870035"
 """The commit since which neighbouring versions form one cluster, for as long as there is no tag."""
-SECRET = "a secret of this script"
 CLIENT = Path(__file__).with_name("_upgrade_client.py")
-
-
-class Wrong(Exception):
-    """Something is not as it has to be."""
 
 
 def last_version() -> str:
@@ -76,89 +70,6 @@ def build(revision: str, tree: Path) -> None:
         raise Wrong(f"{revision} cannot be read from the history of {ROOT}")
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     subprocess.run(command, cwd=tree, check=True, capture_output=True)
-
-
-class Member:
-    """One address of the cluster, and the member that is there now."""
-
-    def __init__(self, folder: Path, number: int, *, stores: bool) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        self.log = folder / f"member{number}.log"
-        self._storage = folder / f"storage{number}" if stores else None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._said = 0
-
-    @property
-    def is_up(self) -> bool:
-        """Whether it has said so since it was started."""
-        return b"shmjet member" in self.log.read_bytes()[self._said :]
-
-    def start(self, tree: Path, others: list[str]) -> None:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(tree),
-            "SHMJET_BIND": self.address,
-            "SHMJET_MEMBERS": ",".join(others),
-            "SHMJET_SECRET": SECRET,
-            "SHMJET_CORES": "1",
-            "SHMJET_SCALE_UP_DELAY": "0.2",
-            "SHMJET_LONGEST_SILENCE": "30",  # a member that stands still on a busy machine would be a second loss
-            **({} if self._storage is None else {"SHMJET_STORAGE": str(self._storage)}),
-        }
-        command = [sys.executable, "-P", "-m", "shmjet", "member"]
-        self._said = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.log.parent
-            )
-
-    def signal(self, number: int) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
-
-    def end(self, *, kindly: bool) -> None:
-        self.signal(signal.SIGTERM if kindly else signal.SIGKILL)
-        process, self._process = self._process, None
-        if process is not None:
-            process.wait(HANG_S)
-
-
-class Cluster:
-    """Three members, each of one of two versions."""
-
-    def __init__(self, folder: Path, *, stores: bool) -> None:
-        self.folder = folder
-        self.members = [Member(folder, number, stores=stores) for number in range(3)]
-
-    @property
-    def addresses(self) -> list[str]:
-        return [member.address for member in self.members]
-
-    def start(self, tree: Path, members: list[Member]) -> None:
-        """Start some members, and wait until each says that it is up."""
-        for member in members:
-            member.start(tree, [address for address in self.addresses if address != member.address])
-        if not wait_until(lambda: all(member.is_up for member in members), HANG_S, 0.05):
-            raise Wrong(f"HANG: a member does not come up\n{self.logs()}")
-
-    def end(self) -> None:
-        for member in self.members:
-            member.end(kindly=False)
-
-    def settle(self, jet: JetInstance) -> None:
-        """Wait until all members are there, and all that they keep has its backups."""
-
-        def is_settled() -> bool:
-            with contextlib.suppress(ShmjetError):
-                return len(jet.cluster.members) == len(self.members) and jet.cluster.is_safe
-            return False
-
-        if not wait_until(is_settled, HANG_S, 0.05):
-            raise Wrong(f"HANG: the members did not find together\n{self.logs()}")
-
-    def logs(self) -> str:
-        return "\n".join(f"--- {member.address}\n{member.log.read_text(errors='replace')}" for member in self.members)
 
 
 class Client:
