@@ -208,6 +208,40 @@ def test_what_a_participant_is_still_told_to_keep_does_not_count_when_it_restore
     run(members, story())
 
 
+def test_what_a_member_was_still_told_to_keep_when_it_was_removed_never_counts(tmp_path: Path) -> None:
+    members = SimulatedMembers(tmp_path, HOSTS)
+
+    async def story() -> None:
+        await members.take(1, ["a", "b", "c"])
+        second = members.members["b"]
+        held_back: list[FilePiece] = []
+        is_held = asyncio.Event()
+
+        def hold(sender: str, receiver: str, message: object) -> object:
+            if isinstance(message, FilePiece) and receiver == "b":
+                held_back.append(message)
+                is_held.set()
+                return None
+            return message
+
+        members.tamper = hold
+        manifest, holders = members.snapshot(2, ["a", "b", "c"])
+        copies = asyncio.ensure_future(
+            members.coordinator.lineage().copy(manifest, holders, None, prepared=True, least_s=60.0)
+        )
+        await is_held.wait()
+        second.keeper.forget_all()
+        members.tamper = lambda sender, receiver, message: message
+        for piece in held_back:
+            members.deliver("a", "b", piece)
+        copies.cancel()
+        await asyncio.gather(copies, return_exceptions=True)
+        await members.take(3, ["a", "c"])  # what is ordered now comes after what was ordered then
+        assert "2.manifest" not in second.files
+
+    run(members, story())
+
+
 def test_a_snapshot_that_no_living_member_has_is_distrusted_by_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
