@@ -33,6 +33,7 @@ def test_members_show_the_carriers_of_running_jobs(
     with new_instance(JetConfig(cores=2)) as jet:
         (member,) = jet.cluster.members
         assert len(member.workers) == 2
+        assert member.keeper == member.pid
         assert member.carriers == ()
         dag = DAG()
         source = dag.new_vertex("source", lambda: Blocking(tmp_path), 2)

@@ -16,8 +16,9 @@ class Member:
 
     `address` is "local" for a member without a network; `uuid` names it for good, `pid` is its process; `cores` are the
     core numbers that its workers run on; `workers` are the pids of its workers, `carriers` those of the processes that
-    its running jobs have for processors that may block; `is_local`: this process started it; `is_coordinator`: it is
-    the oldest, which coordinates jobs.
+    its running jobs have for processors that may block; `keeper` is the process that keeps its partitions of maps and
+    lists, which is `pid`; `is_local`: this process started it; `is_coordinator`: it is the oldest, which coordinates
+    jobs.
     """
 
     address: str
@@ -28,6 +29,11 @@ class Member:
     carriers: tuple[int, ...]
     is_local: bool
     is_coordinator: bool
+
+    @property
+    def keeper(self) -> int:
+        """The pid of the process that keeps its partitions of maps and lists, sends their backups and moves them."""
+        return self.pid
 
 
 class Cluster:
