@@ -183,6 +183,10 @@ class Recorder:
             else:
                 noted.append(Removals(record, [tail]))
 
+    def removals(self, place: bytes, record: bytes, tails: list[bytes]) -> None:
+        """Note that entries of one partition are not there."""
+        self.note(place, Removals(record, tails))
+
     def catalogued(self, place: bytes, key: bytes, value: bytes | None) -> None:
         """Note a record of the catalogue."""
         if self.notes(place):

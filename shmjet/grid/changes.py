@@ -215,6 +215,27 @@ class Changes:
             self._note(REMOVED, tail, old, b"")
         return old
 
+    def remove_some(self, partition: bytes, most: int) -> int:
+        """Remove entries of a partition, packed, of which nothing has to be kept, and return how many.
+
+        Files of large values stay, and there are no events: the partition goes as a whole.
+        """
+        head, tails = self.prefix + partition, list[bytes]()
+        has_times = self.record.flags & HAS_TIMES
+        with self.txn.cursor() as cursor:
+            there = cursor.set_range(head)
+            while there and len(tails) < most and (key := cursor.key()).startswith(head):
+                if has_times:
+                    self._unindexed(cursor.value())
+                tails.append(key[INCARNATION.size :])
+                there = cursor.delete()
+        if tails:
+            if self.recorder is not None:
+                self.recorder.removals(self._home or partition, self._record_key, tails)
+            self._sizes_of(partition).entries -= len(tails)
+            self.record.size -= len(tails)
+        return len(tails)
+
     def put_sorted(self, entries: list[Entry]) -> None:
         """Store entries of a map that `is_plain`: full keys, in their order."""
         self.has_changed = True

@@ -41,7 +41,7 @@ from shmjet.grid.times import now
 PIECE_BYTES = 1 << 20
 _PORTION = 2048
 """Entries that are read, or written, in one transaction."""
-_DROPPED = 256
+_DROPPED = 512
 """Entries that are removed in one transaction: one by one, while writers of other partitions wait."""
 _CHUNK, _LARGE_BYTES = 64, 1 << 12
 """So many entries are read at once, unless they are large: then none is read that is behind the last one."""
@@ -326,21 +326,24 @@ class PartitionCopy:
         table.drop(keep_name=False)
 
     def _drop_spread(self, index: int, record_key: bytes, partitions: Collection[int]) -> Iterator[None]:
-        env = self._store.environment(index)
-        with env.begin() as txn:
-            prefix = (txn.get(record_key) or b"")[:4]
-        for partition in partitions:
-            if not prefix or partition % len(self._store.environments) != index:
-                continue
-            packed = PARTITION.pack(partition)
-            for portion in portions_behind(env, prefix + packed, _DROPPED):
+        """Remove the entries of partitions, some of one or of several in a transaction."""
+        with self._store.environment(index).begin() as txn:
+            if txn.get(record_key) is None:
+                return
+        count = len(self._store.environments)
+        some = [PARTITION.pack(partition) for partition in sorted(partitions) if partition % count == index]
+        begun = done = 0
 
-                def work(changes: Changes, portion: list[Entry] = portion, packed: bytes = packed) -> None:
-                    for tail, _ in portion:
-                        changes.remove(packed + tail)
+        def work(changes: Changes) -> None:  # again from the same partition on where there was no room for it
+            nonlocal done
+            done, most = begun, _DROPPED
+            while done < len(some) and (most := most - changes.remove_some(some[done], most)):
+                done += 1
 
-                self._change(index, record_key, work)
-                yield
+        while begun < len(some):
+            self._change(index, record_key, work)
+            begun = done
+            yield
 
     def _delete(self, env: Environment, head: bytes) -> Iterator[None]:
         """Delete all records of the catalogue under keys that begin with `head`."""

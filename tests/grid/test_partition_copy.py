@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shmjet.grid import Grid
-from shmjet.grid.environment import Transaction
-from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
+from shmjet.grid.environment import Transaction, behind
+from shmjet.grid.layout import (
+    END_RECORD,
+    INCARNATION,
+    MAP_RECORD,
+    PARTITION,
+    PARTITION_RECORD,
+    Record,
+    Sizes,
+    record_key,
+)
 from shmjet.grid.ownership import open_partitions
 from shmjet.grid.parcels import decode_parcel, parcels
 from shmjet.grid.partition_copy import PIECE_BYTES, Entries, PartitionCopy, portions_behind, portions_between
+from tests.grid.divided import Stores
 
 COUNT = 300
 RECORD = record_key(MAP_RECORD, "map")
@@ -97,3 +109,52 @@ def test_a_portion_is_about_a_megabyte_and_none_is_read_behind_the_bound(grid: G
     portions = list(portions_between(env, keys[1], keys[-1], 1))
     assert [key for portion in portions for key, _ in portion] == [key[1:] for key in keys[1:-1]]
     assert all(size * len(portion) < 2 * PIECE_BYTES for portion in portions)
+
+
+class Aborted(Exception):
+    """A transaction is given up, as when there is no room."""
+
+
+@pytest.mark.parametrize("aborts", [False, True], ids=["at-once", "each-transaction-again"])
+def test_what_is_removed_is_gone_and_nothing_else(grid: Grid, monkeypatch: pytest.MonkeyPatch, *, aborts: bool) -> None:
+    entries, chance = fill(grid, [10] * 30), random.Random(4)
+    for env in grid.opened.environments if aborts else ():
+
+        def write(work: Callable[[Transaction], Any], what: str, write: Any = env.write) -> Any:
+            def aborted(txn: Transaction) -> None:
+                work(txn)
+                raise Aborted
+
+            with contextlib.suppress(Aborted):
+                write(aborted, what)
+            return write(work, what)
+
+        monkeypatch.setattr(env, "write", write)
+    gone = {*chance.sample(range(COUNT), 60), 7, 255, 256}
+    PartitionCopy(grid.opened).drop(gone)
+    there = {key: value for key, value in entries.items() if PARTITION.unpack(key[: PARTITION.size])[0] not in gone}
+    assert copied(grid, sorted(gone)) == {}
+    assert copied(grid, [*range(COUNT)]) == there
+    sizes = []
+    for env in grid.opened.environments:
+        with env.begin() as txn:
+            sizes.append(Record.unpack(txn.get(RECORD) or b"").size)
+            prefix = (txn.get(RECORD) or b"")[: INCARNATION.size]
+            counts = {key: Sizes.unpack(data).entries for key, data in behind(txn, PARTITION_RECORD + prefix)}
+        assert all(count == (0 if PARTITION.unpack(key)[0] in gone else 30) for key, count in counts.items())
+    assert sum(sizes) == len(there)
+
+
+def test_the_times_of_what_is_removed_are_gone_too(tmp_path: Path) -> None:
+    stores = Stores(tmp_path, 1)
+    there = stores.grid().get_map("map")
+    for number in range(40):
+        there.put(number, number, ttl=600 if number % 2 else None)
+    PartitionCopy(stores.grids["0"].opened).drop(range(0, 13, 2))
+    partitions: set[int] = set()
+    for env in stores.grids["0"].opened.environments:
+        with env.begin() as txn:
+            partitions |= {PARTITION.unpack(tail[: PARTITION.size])[0] for _, tail in behind(txn, END_RECORD)}
+    stores.close()
+    assert partitions <= set(range(1, 13, 2))
+    assert partitions
