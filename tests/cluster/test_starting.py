@@ -7,11 +7,13 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -19,6 +21,8 @@ import shmjet
 from shmjet import ConfigError, JetConfig, Pipeline, ShmjetError, new_instance, sinks, sources
 from shmjet.cluster.client import launch, member_start
 from shmjet.cluster.client.launch import StartingMember
+from shmjet.cluster.member import program
+from shmjet.cluster.member.start_report import StartReport
 from tests.stopping import stop
 
 STUCK = """
@@ -82,6 +86,27 @@ def test_a_member_loads_nothing_that_only_its_client_needs() -> None:
         "print('shmjet.core.config' in sys.modules)\n"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "False\n"
+
+
+def test_threads_of_a_member_soon_let_its_loop_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[float] = []
+
+    async def serve(*_: object) -> None:
+        found.append(sys.getswitchinterval())
+
+    for name in ("name_process", "prefer_nodes", "ForkServerProcess"):
+        monkeypatch.setattr(program, name, lambda *_: None)
+    monkeypatch.setattr(program, "send_logs", lambda logs, *_: logs.close())
+    monkeypatch.setattr(program, "_serve", serve)
+    settings = launch.member_settings(JetConfig())
+    before, report = sys.getswitchinterval(), cast("StartReport", None)
+    logs, server = socket.socketpair()
+    try:
+        program.main(settings, report, logs.detach(), 0, server, -1, None)
+    finally:
+        sys.setswitchinterval(before)
+        server.close()
+    assert found[0] < before
 
 
 @pytest.mark.parametrize(("named", "is_loaded"), [(" wave,no_such_module", True), ("", False)])

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     _MakeNetwork = Callable[[NetworkUser], Network]
 
+_SWITCH_S = 0.0005
+"""How long a thread that stores, reads or copies may keep the loop waiting for the interpreter's lock. Python's own
+5 ms would be added to each message that the loop takes meanwhile."""
 _WRONG_USAGE = 2
 """Exit status, as that of `shmjet` for a wrong setting."""
 
@@ -62,6 +65,7 @@ def main(
         converted = converter(MemberSettings)(settings)
         secrets = (b"", b"") if secret_fd < 0 else receive_secrets(secret_fd)
         prefer_nodes(converted.memory_nodes)
+        sys.setswitchinterval(_SWITCH_S)
         if converted.note:
             logger.info(converted.note)
         network = _network_of(converted, *secrets, link)
