@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from shmjet.grid.change_log import READ_BYTES, NewBlocks, Puts, decode_changes, ends, read_records
-from shmjet.grid.commit_counters import BACKED_UP, KEPT, LOGGED
+from shmjet.grid.commit_counters import BACKED_UP, COMMITTED, KEPT, LOGGED
 from shmjet.grid.environment import behind
 from shmjet.grid.layout import HAS_BLOBS, TYPE_RECORD
 from shmjet.grid.replica import Sent, Term
@@ -124,10 +124,11 @@ class Shipping:
         sent: list[Sent] = []
         files: list[bytes] = []
         reached = list(backup.at)
-        for environment in reversed(range(len(reached))):
-            some, names, reached[environment] = self._of(backup, environment, limit)
-            sent += some
-            files += names
+        for environment, env in reversed([*enumerate(self._store.environments)]):
+            if env.announced[LOGGED] > reached[environment]:  # it is announced before it is there
+                some, names, reached[environment] = self._of(backup, environment, limit)
+                sent += some
+                files += names
         if not sent:
             backup.at = reached
             return None
@@ -136,7 +137,10 @@ class Shipping:
 
     def _classes(self) -> list[tuple[bytes, bytes]]:
         """Return the classes that are kept; read anew where something was written there since."""
-        with self._store.environment(0).begin() as txn:
+        env = self._store.environment(0)
+        if env.announced[COMMITTED] == self._classes_at:
+            return self._kept_classes
+        with env.begin() as txn:
             if txn.id() != self._classes_at:
                 self._classes_at, self._kept_classes = txn.id(), list(behind(txn, TYPE_RECORD))
         return self._kept_classes
@@ -221,10 +225,7 @@ class Shipping:
         A file that is gone is not needed for long: what removes its entry is in the log already. Then all is sent at
         once, so that the backup never has that entry alone.
         """
-        env = self._store.environment(environment)
-        if env.announced[LOGGED] <= backup.at[environment]:  # it is announced before it is there
-            return [], [], backup.at[environment]
-        records, last = read_records(env, backup.at[environment], limit)
+        records, last = read_records(self._store.environment(environment), backup.at[environment], limit)
         if not records:
             return [], [], max(last, backup.at[environment])
         groups = [(record.number, self._for(backup, environment, record.number, record.groups)) for record in records]
@@ -259,10 +260,9 @@ class Shipping:
 
     def count(self) -> None:
         """Say up to where all backups have the changes."""
-        for environment, env in enumerate(self._store.environments):
-            if self._backups:
-                least = min(backup.at[environment] for backup in self._backups.values())
-            else:
-                (least,) = ends([env])
-            if least > env.announced[BACKED_UP]:
-                env.announced[BACKED_UP] = least
+        places = [backup.at for backup in self._backups.values()]
+        environments = self._store.environments
+        least = map(min, *places) if len(places) > 1 else places[0] if places else ends(environments)
+        for env, number in zip(environments, least, strict=True):
+            if number > env.announced[BACKED_UP]:
+                env.announced[BACKED_UP] = number
