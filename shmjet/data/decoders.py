@@ -52,7 +52,7 @@ def from_msgpack(data: _Bytes, kind: Any = Any) -> Any:
     """Return what bytes hold, as an object of a type of shmjet's own, for which the decoder is kept.
 
     Raises:
-        msgspec.MsgspecError: they are no msgpack, or of another type; and as `shmjet.ipc.decode_errors` says.
+        msgspec.MsgspecError: they are not msgpack, or of another type; and as `shmjet.ipc.decode_errors` says.
     """
     decoder = _of_msgpack.get(kind)
     if decoder is None:
@@ -68,7 +68,7 @@ def from_json(data: _Bytes | str, kind: Any = Any) -> Any:
     """Return what a text holds, as an object of a type of shmjet's own, for which the decoder is kept.
 
     Raises:
-        msgspec.MsgspecError: it is no JSON, or of another type.
+        msgspec.MsgspecError: it is not JSON, or of another type.
     """
     decoder = _of_json.get(kind)
     if decoder is None:
