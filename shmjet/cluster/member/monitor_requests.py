@@ -26,6 +26,7 @@ from shmjet.cluster.protocol import (
     Looked,
     MemberStatus,
     PartitionCounts,
+    Refused,
     Submission,
     TakeArena,
 )
@@ -83,13 +84,18 @@ class MonitorRequests:
         self._started_at = time.time()
         self._words = control.control_words(segment.memory, len(settings.cores) * control.BLOCK_SIZE)
         self._words[control.PID] = os.getpid()
+        self._is_closed = False
 
     def note_change(self) -> None:
         """Note that an execution has got its arena, or gives it back, or that partitions have moved."""
-        self._words[control.CHANGES] += 1
+        if not self._is_closed:
+            self._words[control.CHANGES] += 1
 
     def list_executions(self, client: LocalClient, request: Look) -> None:
         """Answer with the executions of this member."""
+        if self._is_closed:
+            client.send(Refused(request.request, "MemberLostError", "the member is ending"))
+            return
         client.send(Looked(request.request, self._words[control.CHANGES], self._rows(), self._partitions()))
 
     def attach(self, client: LocalClient, request: int, uuid: str, workers: Sequence[int], address: str) -> None:
@@ -142,7 +148,8 @@ class MonitorRequests:
             client.send_with(ArenaTaken(request.request, pooled.arena.reserved), [_read_only(pooled.arena.fd)])
 
     def close(self) -> None:
-        """Let go of the control segment."""
+        """Let go of the control segment; who looks at this member from now on hears that it ends."""
+        self._is_closed = True
         self._words.release()
 
 

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from shmjet._native import RING_HEADER
+from shmjet.cluster.client.connection import refusal
 from shmjet.cluster.folder import running_folders
 from shmjet.cluster.monitor import base
 from shmjet.cluster.protocol import (
@@ -39,7 +40,7 @@ from shmjet.cluster.protocol import (
     TakeArena,
 )
 from shmjet.cluster.settings import SOCKET_NAME
-from shmjet.core import JobStatus, MemberLostError, ShmjetError
+from shmjet.core import JobStatus, MemberLostError
 from shmjet.execution import control
 from shmjet.execution.collect import Reading, worker_metrics
 from shmjet.execution.layout import ArenaLayout, lay_out
@@ -358,7 +359,7 @@ class AttachedMember:
         except UNREADABLE as error:
             raise MemberLostError(f"the member in {self.folder} is of another version: {error}") from error
         if isinstance(reply, Refused):
-            raise ShmjetError(reply.text)
+            raise refusal(reply)
         return reply, fds
 
     def close(self) -> None:
