@@ -97,7 +97,7 @@ class Client:
             heard.append(line)
             if text in line:
                 return line.strip()
-        raise Wrong(f"the client of {self.name} said: {''.join(heard[-30:])}")
+        raise Wrong(f"the client of {self.name} said: {''.join(heard[-300:])}")
 
     def end(self) -> None:
         self._process.kill()

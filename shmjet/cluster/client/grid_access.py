@@ -7,6 +7,7 @@ more. So it is looked whether the member runs, after each operation in the store
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from shmjet.cluster.protocol import (
     PartitionsReply,
     Refused,
 )
-from shmjet.data.errors import ShmjetError
+from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.grid.errors import PartitionMovedError
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 _REQUESTS = 4
 """Requests of one call that are under way at the same time, to different environments and members."""
+
+_MOST_LOST = 2
+"""Members that may be lost while one question is asked."""
 
 Ask = Callable[[Callable[[int], Any]], Any]
 """Sends a request, made from its number, and returns the reply."""
@@ -101,9 +105,16 @@ class GridAccess:
             if isinstance(reply, Refused):  # a member that is cut off is asked no more: the others may have gone on
                 raise PartitionMovedError(reply.text) if reply.error == "MemberLostError" else refusal(reply)
         if reply is None:
-            reply = self._ask(make)
+            reply = self._ask(make) if member else self._ask_any(make)
         assert isinstance(reply, GridReply)
         return reply.body
+
+    def _ask_any(self, make: Callable[[int], GridCall]) -> Any:
+        """Ask whichever member there is what any of them knows; once more where it is lost before it answers."""
+        for _ in range(_MOST_LOST):
+            with contextlib.suppress(MemberLostError):
+                return self._ask(make)
+        return self._ask(make)
 
     def _addresses(self) -> dict[str, str]:
         return {member.uuid: member.address for member in self._ask(Describe).members}
