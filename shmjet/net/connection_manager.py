@@ -34,6 +34,8 @@ logger = logging.getLogger("shmjet.link")
 _FAR_NS = 1 << 62
 _BACKLOG = 1024
 _AGAIN_NS = 50_000_000
+_RESET_AGAIN_NS, _MOST_RESETS = 10_000_000, 3
+"""When an address is dialled again whose process has reset a connection, four times as late each time, and how often."""
 _MOST_ACCEPTED = 16
 _PAUSE_NS = 100_000_000
 """For so long no connections are taken when there is no descriptor for one."""
@@ -90,6 +92,7 @@ class _Attempt:
     connection: PendingConnection | None = None
     again_ns: int = _FAR_NS
     socket_address: tuple[int, tuple[str, int]] | None = None
+    resets: int = 0
 
 
 class ConnectionManager:
@@ -393,7 +396,12 @@ class ConnectionManager:
         attempt = self._attempt_of(connection) if connection.is_dialed else None
         was_leaving = connection.stage is Stage.LEAVING
         self._forget(connection)
-        if attempt is not None:
+        if attempt is not None and isinstance(error, ConnectionResetError) and attempt.resets < _MOST_RESETS:
+            # A process that ends does so until its listener is closed, too: then it is known to be gone.
+            attempt.connection = None
+            attempt.again_ns = clock_ns() + (_RESET_AGAIN_NS << 2 * attempt.resets)
+            attempt.resets += 1
+        elif attempt is not None:
             self._fail(attempt, "unreachable", _text(error))
         elif not was_leaving:
             self._words.warning("the connection from %s is closed: %s", connection.remote, _text(error))

@@ -9,6 +9,7 @@ import os
 import pickle
 import socket
 import ssl
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,43 @@ def test_a_goodbye_says_why_and_a_break_does_not() -> None:
         await_([first, second], lambda: second.take(PeerUp))
         first.link.peers[second.uuid].wire.close(hard=True)
         assert "reset" in await_([second], lambda: second.take(PeerDown)).reason.lower()
+
+
+def test_a_process_that_ends_is_dialled_until_nothing_listens_there(members: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ending:
+        ending.setblocking(False)
+        member, address = members(), f"127.0.0.1:{ending.getsockname()[1]}"
+        member.order(Connect(address))
+        accepted: list[socket.socket] = []
+
+        def has_called() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                accepted.append(ending.accept()[0])
+            return bool(accepted)
+
+        await_([member], has_called)
+        accepted[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted[0].close()  # resets the connection, as a listener that is closed does with those that wait there
+    failed = await_([member], lambda: member.take(ConnectFailed))
+    assert (failed.kind, failed.reason) == ("unreachable", "Connection refused")
+
+
+def test_a_port_where_all_are_reset_is_given_up(members: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as resetting:
+        resetting.setblocking(False)
+        member = members()
+        member.order(Connect(f"127.0.0.1:{resetting.getsockname()[1]}"))
+        times = 0
+
+        def failed() -> Any:
+            nonlocal times
+            with contextlib.suppress(BlockingIOError):
+                resetting.accept()[0].close()
+                times += 1
+            return member.take(ConnectFailed)
+
+        assert await_([member], failed).kind == "unreachable"
+        assert times == 4
 
 
 def test_a_fenced_member_is_reset_and_never_let_in_again() -> None:

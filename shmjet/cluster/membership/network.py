@@ -396,6 +396,7 @@ class Network:
             if peer.uuid != self.me.uuid and peer.uuid not in self._contacts:
                 self._contacts.dial(peer.address)
         self._user.view_changed(event)
+        self._arrived.set()  # a member that is waited for may be gone
         for sender, payload in self._early.take(view.uuids):
             self._received(sender, payload, self._now())
         if self._ready is not None and not self._ready.done():
