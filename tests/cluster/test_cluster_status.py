@@ -86,6 +86,36 @@ def test_members_are_described_with_the_workers_that_are_told() -> None:
     assert reply.asked == "me"
 
 
+def test_a_member_that_is_lost_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_status, "STATUS_S", 120.0)
+    peers = PEERS[:3]
+    client = Asker()
+
+    async def story() -> None:
+        asking = ClusterStatus(Path("nowhere"), lambda: peers, lambda: "me", post, no_pids, lambda: status_of("me"))
+        asking.report_status(client, StatusRequest(5))
+        while len(sent) < 2:
+            await asyncio.sleep(0)
+        asking.member_lost("late")
+        assert not client.answers
+        asking.take("late", Report(sent[1].request, b"too late"))
+        asking.take("quick", Report(sent[0].request, msgspec.msgpack.encode(status_of("quick"))))
+        async with asyncio.timeout(60):
+            while not client.answers:
+                await asyncio.sleep(0)
+
+    sent: list[Any] = []
+
+    def post(_: str, message: Any) -> None:
+        sent.append(message)
+
+    async def no_pids() -> ChildPids:
+        return ChildPids([], [])
+
+    asyncio.run(story())
+    assert client.answers[0].silent == ["late:1"]
+
+
 def test_another_member_is_told_and_what_it_asks_in_vain_is_answered_with_nothing() -> None:
     told: list[tuple[str, Any]] = []
 

@@ -79,7 +79,7 @@ class ClusterStatus:
         self._pids = pids
         self._look = look
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._asked: dict[int, tuple[str, asyncio.Future[bytes | None]]] = {}
         self._tasks = BackgroundTasks()
         self._dumping: asyncio.Future[bytes] | None = None
         """The dump that is being made: a process makes it, so all who ask meanwhile get the same."""
@@ -101,9 +101,15 @@ class ClusterStatus:
         if isinstance(message, AskReport):
             self._tasks.start(self._answer(sender, message))
             return
-        future = self._asked.get(message.request)
+        _, future = self._asked.get(message.request, ("", None))
         if future is not None and not future.done():
             future.set_result(message.body)
+
+    def member_lost(self, identity: str) -> None:
+        """Take that a member is gone: it is not waited for."""
+        for asked, future in self._asked.values():
+            if asked == identity and not future.done():
+                future.set_result(None)
 
     # -- for clients --------------------------------------------------------------------------------------------
 
@@ -134,7 +140,8 @@ class ClusterStatus:
         if peer.uuid == self._me():
             return await self._report(kind)
         number = next(self._numbers)
-        self._asked[number] = future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._asked[number] = peer.uuid, future
         self._post(peer.uuid, AskReport(number, kind))
         try:
             return await asyncio.wait_for(future, patience)

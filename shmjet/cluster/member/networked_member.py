@@ -143,6 +143,7 @@ class NetworkedMember:
         me = self._network.me.uuid
         for peer in (*event.lost, *event.left):
             self._forwarder.member_lost(peer.uuid, f"member {peer.address} is gone")
+            self._cluster_status.member_lost(peer.uuid)
             self._partitions.connection_lost(peer.uuid)
         self._loss.view_changed(event, me)
         for peer in (*event.lost, *event.left):
