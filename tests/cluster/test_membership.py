@@ -224,6 +224,25 @@ def test_only_the_oldest_that_is_heard_may_propose() -> None:
     assert [type(message).__name__ for _, message in member.take_messages()] == ["Accept"]
 
 
+def test_who_learns_later_that_the_oldest_is_gone_accepts_then_what_was_proposed_before() -> None:
+    member = member_of(OLD, YOUNG)
+    member.receive(Propose("young", view_of(8, YOUNG, member.me)), 0.1)
+    assert member.take_messages() == []
+    member.unreachable(OLD.address, 0.2)
+    assert [(to, m.epoch) for to, m in member.take_messages() if isinstance(m, Accept)] == [(YOUNG.address, 8)]
+    member.tick(0.3)
+    assert not [m for _, m in member.take_messages() if isinstance(m, Accept)]
+
+
+def test_a_proposal_that_comes_too_early_counts_no_more_when_another_has_come() -> None:
+    member = member_of(OLD, YOUNG)
+    member.receive(Propose("young", view_of(8, YOUNG, member.me)), 0.1)
+    member.receive(Propose("old", view_of(9, OLD, member.me)), 0.1)
+    member.take_messages()
+    member.unreachable(OLD.address, 0.2)
+    assert not [m for _, m in member.take_messages() if isinstance(m, Accept | Reject)]
+
+
 def test_a_promise_binds() -> None:
     member = member_of(OLD, YOUNG)
     member.receive(Propose("old", view_of(9, OLD, member.me)), 0.1)

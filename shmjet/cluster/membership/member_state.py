@@ -18,7 +18,7 @@ from shmjet.cluster.membership.presence import Presence
 from shmjet.cluster.membership.roster import Roster
 from shmjet.cluster.membership.table_agreement import TableAgreement
 from shmjet.cluster.membership.view_agreement import Agreement
-from shmjet.cluster.membership.views import Fenced, MembershipMessage, Peer, View
+from shmjet.cluster.membership.views import Fenced, MembershipMessage, Peer, Propose, View
 from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.partitions.table import PartitionTable
 
@@ -79,6 +79,8 @@ class MemberState:
         self._presence = Presence(self._settings.detector, self._settings.complaint_grace)
         self._roster = Roster(self.me.uuid, self._presence)
         self._candidates = Candidates()
+        self._early_proposal: Propose | None = None
+        """Of a member that is not the oldest that is heard here: it is looked at again when it is."""
         self._leave_by = 0.0
         self._search.begin(now)
 

@@ -38,6 +38,9 @@ class ViewChanges(MemberState):
         """See whether the view still fits; propose another, or find that we have no right to."""
         view = self.view
         assert view is not None
+        early = self._early_proposal
+        if early is not None and early.sender == self._roster.leader(now).uuid:
+            self._on_propose(early, now)
         staying = self._roster.staying(now)
         if not self._roster.may_go_on(staying):
             self._isolate(self._roster.missing(now))
@@ -72,6 +75,7 @@ class ViewChanges(MemberState):
 
     def _on_propose(self, message: Propose, now: float) -> None:
         proposed, view = message.view, self.view
+        self._early_proposal = None
         if proposed.find(self.me.uuid) is None or self.state is State.LEAVING:
             return
         proposer = proposed.find(message.sender)
@@ -79,7 +83,10 @@ class ViewChanges(MemberState):
             self._refuse(message.sender, proposed.epoch, proposer.address)
             return
         tables = self._tables.vote(self.me.uuid), self._tables.newer_than(message.table)
-        for address, answer in self._agreement.answers(message, self._join_request(), self._roster, tables, now):
+        answers = list(self._agreement.answers(message, self._join_request(), self._roster, tables, now))
+        if not answers:
+            self._early_proposal = message  # its sender may know before us that an older member is gone
+        for address, answer in answers:
             self._send(address, answer)
             if isinstance(answer, Accept):
                 self._search.learn(peer.address for peer in proposed.members)
@@ -129,6 +136,7 @@ class ViewChanges(MemberState):
         uuids = {peer.uuid for peer in old}
         gone = [peer for peer in old if view.find(peer.uuid) is None]
         self._roster.view = view
+        self._early_proposal = None
         self.state = State.MEMBER
         self._agreement.entered(view, self.me.uuid)
         self._tables.install(table)
