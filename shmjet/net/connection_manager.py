@@ -35,7 +35,7 @@ _FAR_NS = 1 << 62
 _BACKLOG = 1024
 _AGAIN_NS = 50_000_000
 _RESET_AGAIN_NS, _MOST_RESETS = 10_000_000, 3
-"""When an address is dialled again whose process has reset a connection, four times as late each time, and how often."""
+"""When an address is dialled again whose process has reset a connection, each time four times as late; how often."""
 _MOST_ACCEPTED = 16
 _PAUSE_NS = 100_000_000
 """For so long no connections are taken when there is no descriptor for one."""

@@ -223,3 +223,21 @@ def test_what_is_being_opened_when_a_member_is_dropped_is_closed_again(
         await member.end()
 
     asyncio.run(story())
+
+
+def test_a_member_that_leads_what_only_others_have_says_that_it_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        member = Story(tmp_path)
+        await member.begin()
+        assert not caplog.records, "a partition that nobody has begins empty without a word"
+        await member.show(table_of(2, 0, [(ME,), (ME, OTHER)]))
+        await until(lambda: 1 in member.opened)
+        await member.end()
+
+    asyncio.run(story())
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    text = record.getMessage()
+    assert "does not have all of them: 1; they begin empty, and what their backups on other have is lost" in text

@@ -7,6 +7,7 @@ thread of its own, so that it waits for no copy; what reads, stores and removes 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,8 @@ from shmjet.grid.partition_copy import PartitionCopy
 Result = TypeVar("Result")
 
 _END: Any = object()
+
+logger = logging.getLogger("shmjet.member")
 
 
 class LocalPartitions:
@@ -78,6 +81,8 @@ class LocalPartitions:
     async def open_up(self, partitions: Collection[int], rows: Callable[[], Mapping[int, Collection[str]]]) -> None:
         """Open partitions; such of which nothing is here, or not all, begin empty.
 
+        That is right for a new cluster, and where no member has them any more. If other members have backups of them,
+        a member was made their primary that should not have been: the backups are given up then, which an error says.
         A table that was looked at before something was waited for may be an old one: what another member leads by then
         stays closed.
 
@@ -96,6 +101,7 @@ class LocalPartitions:
             environments, forgotten = self.store().environments, self._forgotten
             self.stored.update(lineages)
             backups = rows()
+            _tell_what_is_given_up({p: backups[p] for p in sorted(fresh.intersection(lineages)) if backups.get(p)})
             counts = {partition: len(backups.get(partition, ())) for partition in lineages}
             await self._open_or_close(lambda: open_partitions(environments, lineages, counts))
             if self._forgotten != forgotten:
@@ -163,3 +169,14 @@ class LocalPartitions:
         self._thread.shutdown()
         if self._grid is not None:
             self._grid.close()
+
+
+def _tell_what_is_given_up(backups: Mapping[int, Collection[str]]) -> None:
+    if backups:
+        members = ", ".join(sorted({member for row in backups.values() for member in row}))
+        logger.error(
+            "this member is to lead these partitions and does not have all of them: %s; they begin empty, and what "
+            "their backups on %s have is lost; this should not happen",
+            ", ".join(map(str, backups)),
+            members,
+        )
