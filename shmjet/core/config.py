@@ -62,7 +62,7 @@ class JetConfig:
         maps: settings of maps, a `MapConfig` for each name or pattern such as "logs-*" (default none). A map's own
             name counts before patterns, and of these the first that fits. In a TOML file tables such as
             `[maps."logs-*"]`, in the environment JSON: `SHMJET_MAPS='{"counts": {"journal_capacity": 1000}}'`. The same
-            on all members. With `bind` some are refused, see `MapConfig`; with `bind` and `storage` all are.
+            on all members. A `min_backups` above `backup_count` is refused, see `MapConfig`.
         flow_control_period: seconds between flow-control messages, above 0 (default 0.1).
         idle_min: seconds that an idle worker spins before it sleeps (default 50e-6).
         idle_max: seconds at most between two looks at something outside that cannot wake a worker (default 1e-3).

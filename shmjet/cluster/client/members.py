@@ -32,7 +32,11 @@ class Member:
 
     @property
     def keeper(self) -> int:
-        """The pid of the process that keeps its partitions of maps and lists, sends their backups and moves them."""
+        """The pid of the process that keeps its partitions of maps and lists, sends their backups and moves them.
+
+        That is `pid`: there is no process of its own for it, so its loss is the loss of the member. Its partitions go
+        on where their backups are; without any, what they hold is lost, unless the members have a storage.
+        """
         return self.pid
 
 
