@@ -231,7 +231,7 @@ def test_a_member_that_leads_what_only_others_have_says_that_it_is_lost(
     async def story() -> None:
         member = Story(tmp_path)
         await member.begin()
-        assert not caplog.records, "a partition that nobody has begins empty without a word"
+        assert not caplog.records, "a partition that no member has begins empty without a word"
         await member.show(table_of(2, 0, [(ME,), (ME, OTHER)]))
         await until(lambda: 1 in member.opened)
         await member.end()

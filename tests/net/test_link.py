@@ -245,7 +245,7 @@ def test_a_process_that_ends_is_dialled_until_nothing_listens_there(members: Any
 
         await_([member], has_called)
         accepted[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        accepted[0].close()  # resets the connection, as a listener that is closed does with those that wait there
+        accepted[0].close()  # resets the connection, as the end of a listener does with what waits there
     failed = await_([member], lambda: member.take(ConnectFailed))
     assert (failed.kind, failed.reason) == ("unreachable", "Connection refused")
 
