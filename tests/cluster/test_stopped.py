@@ -332,6 +332,8 @@ def test_a_pause_of_everything_is_no_silence(own: JetInstance, tmp_path: Path, e
     (member,) = own.cluster.members
     family = [psutil.Process(member.pid), *psutil.Process(member.pid).children(recursive=True)]
     execution = own.new_job(dag_of(Endless, 2)).execute()
+    # While a worker imports this module it cannot be stopped; on a busy machine that may take longer than it is given.
+    eventually(lambda: execution.status is JobStatus.RUNNING)
     for process in family:
         process.suspend()
     for process in reversed(family):
