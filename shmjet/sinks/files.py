@@ -60,7 +60,8 @@ def files(
         storage_options: for fsspec.
         exactly_once: False: in an EXACTLY_ONCE job, too, parts get their names at once. They are seen earlier, and a
             restarted job writes some items twice.
-        roll_by_size: bytes from which on a part is complete; it is looked at after each list of items.
+        roll_by_size: bytes from which on a part is complete. It is a little larger, or by one long item, such as a
+            `Batch`. Where parts are compressed, what is in the file already counts.
         roll_by_time: seconds (or a `timedelta`) after which a part is complete.
 
     Raises:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -153,6 +153,20 @@ def test_parts_roll_by_size(tmp_path: Path, config: JobConfig) -> None:
     attempt.end()
     texts = [(tmp_path / name).read_text() for name in committed(tmp_path)]
     assert texts == ["one\ntwo\n", "three\nfour\n"]
+
+
+@pytest.mark.parametrize("lengths", [(9,), range(60), (1, 1, 1, 500)])
+def test_a_list_of_items_is_divided_between_parts_by_their_size(tmp_path: Path, lengths: Sequence[int]) -> None:
+    lines = ["x" * length for length in lengths] * (3000 // len(lengths))
+    attempt = Attempt(sinks.files(tmp_path, roll_by_size=2000).supplier, 1, config=NONE)
+    feed(attempt, *lines)
+    attempt.complete(0)
+    attempt.end()
+    assert lines_in(tmp_path) == lines
+    *full, last = [path.stat().st_size for path in sorted(tmp_path.iterdir())]
+    assert len(full) > 5
+    assert all(2000 <= size < 4000 for size in full)
+    assert last < 4000
 
 
 def test_parts_roll_by_time_without_an_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,8 @@ class FileSink(BulkProcessor):
         self._file: IO[bytes] | None = None
         self._target: IO[bytes] | None = None
         self._opened_at = 0.0
+        self._item_size = 0.0
+        self._most = 1
         self._listed = 0
         self._named = 0
         self._is_recovered = False
@@ -123,16 +125,17 @@ class FileSink(BulkProcessor):
         )
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Write a list."""
-        if self._target is None:
-            self._recover()
-            self._open()
-        target = self._target
-        assert target is not None
-        for piece in self.encode(items):
-            with path_in_errors(self._path):
-                target.write(piece)
-        self._roll()
+        """Write a list; where a size ends parts, in slices after which the size is looked at."""
+        if self._parts is None or self._options.roll_by_size is None:
+            self._write(items)
+            return
+        begin = 0
+        while begin < len(items):
+            part = items[begin : begin + self._fitting(self._options.roll_by_size)]
+            mean = self._write(part) / len(part)
+            self._item_size = max(mean, (mean + self._item_size) / 2)  # a few short items do not make it small at once
+            self._most = 2 * len(part)
+            begin += len(part)
 
     def try_process(self) -> bool:
         """Seal a part that is old enough."""
@@ -214,6 +217,30 @@ class FileSink(BulkProcessor):
             self._target = packing(self._file, self.compression)
         self._opened_at = monotonic()
         self.begin_file()
+
+    def _fitting(self, size: int) -> int:
+        """Return how many items are written before the size of a part is looked at again; at least one.
+
+        They would fill at most half of what is left if they were as long as the ones before; they may be longer. And
+        they are at most twice as many as the ones before.
+        """
+        room = size - (0 if self._file is None else self._file.tell())
+        return max(1, min(self._most, int(room / (2 * self._item_size)))) if self._item_size else 1
+
+    def _write(self, items: list[Any]) -> int:
+        """Write items into the file that is open, or a new one. Returns how many bytes they are, before compression."""
+        if self._target is None:
+            self._recover()
+            self._open()
+        target = self._target
+        assert target is not None
+        written = 0
+        for piece in self.encode(items):
+            with path_in_errors(self._path):
+                target.write(piece)
+            written += memoryview(piece).nbytes
+        self._roll()
+        return written
 
     def _single_open(self) -> IO[bytes]:
         assert self._single is not None
