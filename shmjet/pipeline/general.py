@@ -44,7 +44,7 @@ OnEvict = Callable[[Any, Any, int], Any]
 
 _WITH_FUNCTIONS = (
     *(t.Map, t.Filter, t.FlatMap, t.MapStateful, t.RollingAggregate, t.UsingService, t.MapUsingMap),
-    *(t.HashJoin, t.Join, t.JoinTable),
+    *(t.HashJoin, t.Join, t.JoinTable, t.MapBatches),
 )
 """Stages whose functions may fail for single items."""
 
@@ -410,7 +410,8 @@ class GeneralStage(ColumnStage, Generic[T]):
 
         Args:
             action: "skip": the item is left out, logged and counted (`failed_items_skipped`).
-            send_to: a sink that gets it as a `FailedItem(item, vertex, error, traceback)`.
+            send_to: a sink that gets it as a `FailedItem(item, vertex, error, traceback)`. The item of `map_batches` is
+                the whole batch.
 
         Returns:
             this stage.

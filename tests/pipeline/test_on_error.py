@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from shmjet import sinks
+from shmjet import column, sinks, sources
 from shmjet.aggregate_ops import summing, to_list
 from shmjet.core.job import JobConfig
 from shmjet.core.windows import tumbling
+from shmjet.data.batch import Batch
 from shmjet.data.errors import PlanError
 from shmjet.data.failed_item import FailedItem
 from shmjet.pipeline import BatchStage, Pipeline, Table
@@ -99,6 +100,31 @@ def test_joins_and_rolling_aggregates() -> None:
     assert max(lists["sums"]) == sum(x for x in NUMBERS if x % 5 != 3)
     assert len(lists["bad"]) == 4
     assert len(lists["joined"]) == 16
+
+
+@pytest.mark.parametrize("action", ["skip", "send"])
+@pytest.mark.parametrize("endless", [False, True])
+@pytest.mark.parametrize("result", [lambda batch: batch, lambda batch: iter([batch]), dict])
+def test_a_batch_has_failed_as_a_whole(result: Callable[[Batch], Any], endless: bool, action: str) -> None:
+    def picky(batch: Batch) -> Any:
+        fussy(int(batch["v"][0]))
+        return result(batch)
+
+    batches = [Batch({"t": [n], "v": [n]}) for n in NUMBERS]
+    p = Pipeline()
+    s: Any
+    if endless:
+        s = p.read_from(stream_of(batches, columnar=True)).with_timestamps(column("t"))
+    else:
+        s = p.read_from(sources.items(batches))
+    made = s.map_batches(picky).set_name("picky")
+    made.on_error(**({"action": "skip"} if action == "skip" else {"send_to": list_sink("bad")}))
+    made.filter(column("v") >= 0).write_to(list_sink("out"))
+    lists = run(p)
+    assert sorted(v for batch in lists["out"] for v in batch["v"]) == [x for x in NUMBERS if x % 5 != 3]
+    assert sorted((bad.item["v"].tolist(), bad.vertex, bad.error) for bad in lists.get("bad", [])) == [
+        ([x], "picky", f"ValueError: not {x}") for x in NUMBERS if x % 5 == 3 and action == "send"
+    ]
 
 
 @pytest.mark.parametrize("endless", [False, True])

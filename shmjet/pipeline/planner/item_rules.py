@@ -153,7 +153,10 @@ def _step(node: t.Node, on_error: OnError | None) -> Step:
 def plan_map_batches(draft: Draft, node: t.Node, transform: t.MapBatches) -> Output:
     output = draft.batches(draft.only_input(node), node)
     parallelism = draft.graph.parallelism(node)
-    vertex = draft.vertex(node.name, map_batches(transform.fn, transform.as_), parallelism, node)
+    policy = draft.policy(node)
+    supplier = map_batches(transform.fn, transform.as_, on_error=policy)
+    vertex = draft.vertex(node.name, supplier, parallelism, node)
+    draft.guarded(node, vertex, policy)
     draft.onward(output, vertex, node)
     return Output((Feed(vertex, columnar=True, time=output.feeds[0].time),))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shmjet.core.processor import Processor
 from shmjet.data.columnar import Columnar
 from shmjet.processors.general.base import ExpandingProcessor, Supply, require_batches
+from shmjet.processors.general.failures import OnError
 
 if TYPE_CHECKING:
     from shmjet.data.batch import Batch
@@ -21,14 +22,21 @@ if TYPE_CHECKING:
 class MapBatchesProcessor(ExpandingProcessor):
     """Emits what a function makes of each batch."""
 
-    def __init__(self, fn: Callable[[Any], Any], takes_dict: bool) -> None:
+    def __init__(self, fn: Callable[[Any], Any], takes_dict: bool, on_error: OnError | None = None) -> None:
         self._fn = fn
         self._takes_dict = takes_dict
+        self._on_error = on_error
+        self.failure_policies = (on_error,)
 
     def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
         """Return the results for all batches; the function is called only as far as they are drawn."""
         require_batches("map_batches", items)
-        return self._results(items)
+        return self._results(items) if self._on_error is None else self._guarded(items, self._on_error)
+
+    def _guarded(self, items: list[Batch], on_error: OnError) -> Iterator[Batch]:
+        assert self.guard is not None
+        for batch in items:
+            yield from self.guard.results(on_error, batch, self._results([batch]))
 
     def _results(self, items: list[Batch]) -> Iterator[Batch]:
         from shmjet.columns.batch_functions import to_batch, to_columns
@@ -48,7 +56,9 @@ class MapBatchesProcessor(ExpandingProcessor):
                 to_batch(result)
 
 
-def map_batches(fn: Callable[[Any], Any], as_: type | None = None) -> Callable[[], Processor]:
+def map_batches(
+    fn: Callable[[Any], Any], as_: type | None = None, *, on_error: OnError | None = None
+) -> Callable[[], Processor]:
     """Emit what `fn` makes of each `Batch`.
 
     `fn` returns a `Batch`, a dict of columns (arrays, `Text`, `Nullable`, sequences), None, or several of these as a
@@ -61,6 +71,7 @@ def map_batches(fn: Callable[[Any], Any], as_: type | None = None) -> Callable[[
         fn: function of one batch. The arrays that it gets are read-only.
         as_: `Batch` or `dict`, what `fn` takes; by default `dict` when its first parameter is annotated as a dict or
             mapping, and `Batch` otherwise. (A `Batch` reads like a dict: `batch["a"]`.)
+        on_error: what is done with a batch for which `fn` raises; None: the job fails.
 
     Raises:
         TypeError: when `fn` is not callable or `as_` something else.
@@ -76,10 +87,10 @@ def map_batches(fn: Callable[[Any], Any], as_: type | None = None) -> Callable[[
     if not callable(fn):
         raise TypeError(f"map_batches: expected a function, got {type(fn).__name__}: {fn!r}")
     if as_ is None:
-        return Supply(MapBatchesProcessor, fn, _wants_dict(fn))
+        return Supply(MapBatchesProcessor, fn, _wants_dict(fn), on_error)
     if not isinstance(as_, type) or not issubclass(as_, dict | Columnar):
         raise TypeError(f"map_batches: as_ must be Batch or dict, got {as_!r}")
-    return Supply(MapBatchesProcessor, fn, issubclass(as_, dict))
+    return Supply(MapBatchesProcessor, fn, issubclass(as_, dict), on_error)
 
 
 def _wants_dict(fn: Callable[[Any], Any]) -> bool:
