@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from shmjet.core.column_key import ColumnKey, checked_names
+from shmjet.core.column_key import ColumnKey
 from shmjet.core.timed import TimedKey
 from shmjet.data.errors import BatchError
 from shmjet.pipeline import transforms as t
@@ -114,12 +114,3 @@ class _ResultRow:
         if self._has_early:
             row[IS_EARLY] = found.is_early
         return row
-
-
-def checked_group(columns: tuple[Any, ...]) -> tuple[str, ...]:
-    """Return names of key columns, which may be none.
-
-    Raises:
-        BatchError: one is not a non-empty str, or is given twice.
-    """
-    return checked_names("a group", columns) if columns else ()

@@ -20,11 +20,12 @@ from shmjet.data.suggestions import unknown_attribute
 from shmjet.data.window_results import KeyedWindowResult, WindowResult
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_key, checked_operation
+from shmjet.pipeline.column_arguments import column_names
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.pipeline.handles import STREAM_ADVICE
 from shmjet.pipeline.join_clauses import co_aggregation
 from shmjet.pipeline.stage_times import check_time, gives_batches
-from shmjet.pipeline.window_groups import WindowGroups, checked_group
+from shmjet.pipeline.window_groups import WindowGroups
 
 if TYPE_CHECKING:
     from shmjet.pipeline.handles import Stage
@@ -135,16 +136,16 @@ class StageWithWindow(_Windowed, Generic[T]):
         key = checked_key("grouping_key", key_fn)
         return KeyedStageWithWindow(self.stage, self.definition, self.period, self.late_sink, key)
 
-    def group_by(self, *columns: str) -> WindowGroups:
+    def group_by(self, *columns: Any) -> WindowGroups:
         """Group rows by columns: `stage.window(...).group_by("user").agg(n=count())`.
 
         Args:
-            columns: names of the key columns; none: each window is one group.
+            columns: names of the key columns, sequences of them, or `column(...)`; none: each window is one group.
 
         Raises:
-            BatchError: one is not a name, or is given twice.
+            BatchError: a name is not a non-empty str, or is given twice. TypeError: one is something else.
         """
-        return WindowGroups(self, checked_group(columns))
+        return WindowGroups(self, column_names("group_by", columns, least=0))
 
     def aggregate(self, op: AggregateOperation[T, A, R]) -> StreamStage[WindowResult]:
         """Fold the items of each window into a `WindowResult`, emitted as the window ends.

@@ -268,8 +268,15 @@ def test_several_key_columns_and_early_results() -> None:
     s = Pipeline().read_from(stream_of([])).with_timestamps(itemgetter("ts"))
     stage = s.window(tumbling(1)).early_results(1).group_by("a", "b").agg(n=count())
     stage.write_to(list_sink("out"))
-    assert columns("a", "b").names == ("a", "b")
     assert "early results every 1000 ms" in s.pipeline.explain()
+
+
+@pytest.mark.parametrize("keys", [("a", "b"), (column("a"), column("b")), (["a", "b"],), (columns("a", "b"),)])
+def test_keys_are_named_as_on_bounded_data(keys: tuple[Any, ...]) -> None:
+    given = [Batch({"ts": [0, 1, 2], "a": [1, 1, 1], "b": [2, 2, 3]})]
+    build: Any = lambda s: s.window(tumbling(1)).group_by(*keys).agg(n=count())  # noqa: E731
+    results = results_of(given, build, column("ts"), columnar=True)
+    assert sorted(row for b in results for row in b.select("a", "b", "n").tuples()) == [(1, 2, 2), (1, 3, 1)]
 
 
 def test_wrong_names_are_refused() -> None:
