@@ -10,6 +10,7 @@ from typing import Any, Literal
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.processor import ProcessorMetaSupplier
+from shmjet.data.columnar import Columnar
 from shmjet.pipeline.definitions import StreamSourceDef
 from shmjet.processors.files.line_blocks import check_encoding
 from shmjet.processors.general.base import Supply
@@ -69,6 +70,8 @@ def file_watcher(
         raise ValueError(f'file_watcher: format must be "lines", "json" or "csv", got {format!r}')
     if as_ is not None and format == "lines":
         raise TypeError(f"file_watcher: lines are text, so as_ does not apply, got {as_!r}")
+    if isinstance(as_, type) and issubclass(as_, Columnar):
+        raise TypeError("file_watcher: items are single lines; leave as_ out and say to_batches() for batches of them")
     if not isinstance(glob, str) or not glob or "/" in glob:
         raise ValueError(f"file_watcher: glob is a pattern of names, without a slash, got {glob!r}")
     for name, sign in (("delimiter", delimiter), ("quote", quote)):

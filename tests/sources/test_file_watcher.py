@@ -49,3 +49,9 @@ def test_a_folder_that_is_not_there_fails_the_job(jet: shmjet.JetInstance, tmp_p
         jet.new_job(p).run(60)
     assert caught.value.vertex is not None
     assert caught.value.vertex.startswith("file_watcher")
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_batches_of_lines_are_made_by_to_batches(tmp_path: Path, format: Any) -> None:  # noqa: A002
+    with pytest.raises(TypeError, match=r"to_batches\(\) for batches"):
+        sources.file_watcher(tmp_path, format=format, as_=shmjet.Batch)
