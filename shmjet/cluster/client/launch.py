@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -147,6 +148,8 @@ def member_program(
     """Return the command line of a member."""
     arguments = f"{ready}, {logs}, {settings['allowed']!r}, {preload!r}, {secret_fd}, {errors_fd}"
     code = f"from shmjet.cluster.member.main import main\nmain({settings!r}, {arguments})"
+    if signal.SIGINT in settings.get("stop_signals", ()):  # of a command: Ctrl-C ends it without a traceback
+        code = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n{code}"
     return [sys.executable, "-P", "-c", program(code)]
 
 

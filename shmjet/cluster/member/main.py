@@ -82,7 +82,8 @@ def _split(
     preload: Sequence[str],
     secret_fd: int,
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if signal.SIGINT not in settings.get("stop_signals", ()):  # else Ctrl-C ends the member before it is up, too
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     if logs < 0:  # no receiver: each process writes its records to standard error
         reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reader.close()
@@ -168,7 +169,8 @@ def _fork_link(settings: dict[str, Any], report: StartReport, logs: int, secret_
 
 
 def _leave_start(report: StartReport, secret_fd: int) -> None:
-    """Let go, in a child, of what the member alone needs to come up, and of its process group."""
+    """Let go, in a child, of what the member alone needs to come up, and of its process group and Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if report.has_reader:
         faulthandler.unregister(signal.SIGUSR2)
     report.close()
