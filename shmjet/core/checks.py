@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import fields
+from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -28,6 +29,19 @@ def check_at_least(name: str, value: Any, least: int, error: type[ShmjetError] =
     if check_int(name, value, error) < least:
         raise error(f"{name} must be at least {least}, got {value}")
     return int(value)
+
+
+def check_seconds(name: str, value: Any, *, zero: bool = False) -> float:
+    """Return a finite number of seconds above 0, or with `zero` of at least 0; a `timedelta` is turned into one.
+
+    Raises:
+        ConfigError: it is something else, or out of range.
+    """
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds < float("inf") or (seconds == 0 and not zero):
+        raise ConfigError(f"{name} must be a number of seconds {'of at least' if zero else 'above'} 0, got {value!r}")
+    return float(seconds)
 
 
 LONGEST_SNAPSHOT_NAME = 200

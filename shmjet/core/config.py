@@ -9,13 +9,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shmjet.core.checks import MOST_PARTITIONS, check_at_least, check_name, unknown_setting, with_known_settings
+from shmjet.core.checks import (
+    MOST_PARTITIONS,
+    check_at_least,
+    check_name,
+    check_seconds,
+    unknown_setting,
+    with_known_settings,
+)
 from shmjet.core.map_config import MapConfig, most_backups
 from shmjet.core.secret import LONGEST, MEMBER_SECRET_FILE, SECRET_FILE, read_secret
 from shmjet.data.errors import ConfigError
+
+MOST_WORKERS = 8192
+"""Workers that a member may have: as many as Linux has cores at most."""
 
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
 _PREFIX = "SHMJET_"
@@ -29,7 +40,7 @@ class JetConfig:
     """Settings of a member; frozen and checked.
 
     A field that is not given is taken from the environment (`SHMJET_CORES=4`; lists as `a,b`), else from the file
-    (`from_toml`), else its default.
+    (`from_toml`), else its default. Instead of a number of seconds a `timedelta` may be given.
 
     Args:
         cluster_name: members of one name find each other (default "dev").
@@ -331,7 +342,7 @@ def _cores(where: str, value: Any) -> int | tuple[int, ...] | None:
         if not numbers or len(set(numbers)) < len(numbers):
             raise ConfigError(f"{where} must list at least one core number and none twice, got {value!r}")
         return numbers
-    return check_at_least(where, value, 1)
+    return _integer(1, MOST_WORKERS)(where, value)
 
 
 def _flag(where: str, value: Any) -> bool:
@@ -351,15 +362,7 @@ def _integer(least: int, most: int | None = None) -> Callable[[str, Any], int]:
 
 
 def _seconds(*, zero: bool) -> Callable[[str, Any], float]:
-    def check(where: str, value: Any) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value < float("inf") or (value == 0 and not zero):
-            raise ConfigError(
-                f"{where} must be a number of seconds {'of at least' if zero else 'above'} 0, got {value!r}"
-            )
-        return float(value)
-
-    return check
+    return partial(check_seconds, zero=zero)
 
 
 _FIELDS: dict[str, _Field] = {

@@ -13,7 +13,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shmjet.core.checks import MOST_PARTITIONS, check_at_least, check_name, check_snapshot_name, with_known_settings
+from shmjet.core.checks import (
+    MOST_PARTITIONS,
+    check_at_least,
+    check_name,
+    check_seconds,
+    check_snapshot_name,
+    with_known_settings,
+)
 from shmjet.data.errors import ConfigError, PartitionCountError
 
 
@@ -77,6 +84,8 @@ class JobStatus(enum.Enum):
 @dataclass
 class JobConfig:
     """Settings of one job; not frozen, and checked whenever a field is set.
+
+    Instead of a number of seconds a `timedelta` may be given.
 
     Args:
         name: what the job is called; no two jobs that have not ended may share a name.
@@ -225,14 +234,8 @@ def _guarantee(where: str, value: Any) -> Any:
     return value
 
 
-def _seconds(where: str, value: Any) -> Any:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-        raise ConfigError(f"{where} must be a number of seconds above 0, got {value!r}")
-    return value
-
-
 def _seconds_or_none(where: str, value: Any) -> Any:
-    return None if value is None else _seconds(where, value)
+    return None if value is None else check_seconds(where, value)
 
 
 def _bytes(where: str, value: Any) -> Any:
@@ -257,7 +260,7 @@ _ADDED = ("modules", "module_names", "attached_files")
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "name": _text,
     "processing_guarantee": _guarantee,
-    "snapshot_interval": _seconds,
+    "snapshot_interval": check_seconds,
     "auto_scaling": _boolean,
     "suspend_on_failure": _boolean,
     "split_brain_protection": _boolean,

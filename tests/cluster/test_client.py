@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +86,13 @@ def test_the_port_of_a_member_in_the_same_environment_is_none_of_a_clients_busin
         ({"secret": 5}, "secret must be a non-empty text"),
         ({"connect_timeout": 0}, "connect_timeout must be a number of seconds above 0"),
         ({"timeout": "10"}, "timeout must be a number of seconds above 0"),
+        ({"timeout": timedelta(0)}, "timeout must be a number of seconds above 0"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ClientConfig(**settings)
+    assert ClientConfig(timeout=timedelta(minutes=1)).timeout == 60.0  # type: ignore[arg-type]
 
 
 def test_a_missing_certificate_is_a_matter_of_configuration(address: str, tmp_path: Path) -> None:

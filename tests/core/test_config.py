@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pickle
+from datetime import timedelta
 
 import pytest
 
@@ -99,6 +100,7 @@ def test_a_wrong_text_names_field_and_variable(monkeypatch, field, text):
         ("cores", 0, "must be at least 1, got 0"),
         ("cores", True, "must be an integer"),
         ("cores", "4", "must be an integer, got '4'"),
+        ("cores", 8193, "must be at most 8192, got 8193"),
         ("cores", [], "at least one core number"),
         ("cores", [1, 1], "none twice"),
         ("cores", [-1], "a core number must be at least 0"),
@@ -129,6 +131,15 @@ def test_a_wrong_text_names_field_and_variable(monkeypatch, field, text):
 def test_a_wrong_value_names_its_field(field, value, text):
     with pytest.raises(ConfigError, match=f"JetConfig.{field}.*{text}"):
         JetConfig(**{field: value})
+
+
+def test_durations_are_seconds_or_a_timedelta():
+    config = JetConfig(
+        scale_up_delay=timedelta(minutes=1), storage_sync=timedelta(0), idle_min=timedelta(microseconds=7)
+    )
+    assert (config.scale_up_delay, config.storage_sync, config.idle_min) == (60.0, 0.0, 7e-6)
+    with pytest.raises(ConfigError, match=r"flow_control_period must be .* above 0, got datetime.timedelta\(0\)"):
+        JetConfig(flow_control_period=timedelta(0))
 
 
 def test_fields_that_contradict_each_other_are_refused():

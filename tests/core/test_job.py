@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ def test_defaults_are_those_of_the_documentation():
     assert not config.split_brain_protection
     assert config.initial_snapshot_name is None
     assert config.intermediate_partitions is None
+
+
+def test_durations_are_seconds_or_a_timedelta():
+    config = JobConfig(snapshot_interval=timedelta(seconds=2), latency_target=timedelta(milliseconds=5))
+    assert (config.snapshot_interval, config.latency_target) == (2.0, 0.005)
+    with pytest.raises(ConfigError, match=r"JobConfig.snapshot_interval must be a number of seconds above 0"):
+        config.snapshot_interval = timedelta(0)
 
 
 @pytest.mark.parametrize(

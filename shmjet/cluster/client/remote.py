@@ -13,7 +13,7 @@ from shmjet.cluster.client.endpoint import RemoteEndpoint
 from shmjet.cluster.client.instance import JetInstance
 from shmjet.cluster.client.tls_settings import tls_settings
 from shmjet.core import JetConfig
-from shmjet.core.checks import with_known_settings
+from shmjet.core.checks import check_seconds, with_known_settings
 from shmjet.core.secret import secret_bytes
 from shmjet.data.errors import ConfigError
 from shmjet.host.standard_descriptors import fill_standard_descriptors
@@ -27,6 +27,8 @@ NAME_VARIABLE = "SHMJET_CLUSTER_NAME"
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
     """Settings of a client; the environment provides the missing ones (`SHMJET_SECRET`, ...).
+
+    Instead of a number of seconds a `timedelta` may be given.
 
     Args:
         cluster_name: that the cluster must have; None for whichever the addresses lead to.
@@ -59,9 +61,7 @@ class ClientConfig:
         if given["cluster_name"] is None and NAME_VARIABLE not in os.environ:
             object.__setattr__(self, "cluster_name", None)
         for name in ("connect_timeout", "timeout"):
-            seconds = getattr(self, name)
-            if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < float("inf"):
-                raise ConfigError(f"ClientConfig.{name} must be a number of seconds above 0, got {seconds!r}")
+            object.__setattr__(self, name, check_seconds(f"ClientConfig.{name}", getattr(self, name)))
 
     def __repr__(self) -> str:
         return f"ClientConfig(cluster_name={self.cluster_name!r}, secret=***, tls={self.tls!r})"
