@@ -111,10 +111,12 @@ def test_the_public_surface_is_the_one_written_down() -> None:
     assert not changes, "\n".join([f"the public surface has moved; {HINT}", *changes])
 
 
-def test_every_public_name_explains_itself() -> None:
-    for name in shmjet.__all__:
-        value = getattr(shmjet, name)
-        assert isinstance(value, ModuleType) or inspect.getdoc(value), f"shmjet.{name} has no docstring"
+def test_every_public_name_explains_itself_with_an_example() -> None:
+    for module in (shmjet, *(importlib.import_module(f"shmjet.{name}") for name in MODULES)):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                assert ">>>" in (inspect.getdoc(value) or ""), f"{module.__name__}.{name} has no example"
 
 
 def test_no_public_object_has_a_bare_repr() -> None:

@@ -288,6 +288,10 @@ class Tag(Generic[R]):
 
     Args:
         index: the place, from 0.
+
+    Example:
+        >>> ItemsByTag((3, "x"))[Tag(0)]
+        3
     """
 
     index: int
@@ -340,7 +344,10 @@ class _Tagged:
 class OperationBuilder:
     """Puts any number of operations together; made by `all_of_builder` and `co_aggregate_operation_builder`.
 
-    Both have an example.
+    Example:
+        >>> from shmjet.aggregate_ops import all_of_builder, counting
+        >>> all_of_builder().add(counting())
+        Tag(index=0)
     """
 
     def __init__(self, name: str, co_aggregates: bool) -> None:

@@ -58,6 +58,10 @@ class Aggregate:
         by_expression: the same for `by`.
         order: a column that `first` and `last` go by, and equals of `min_by` and `max_by`, instead of the order of
             arrival; for the engine.
+
+    Example:
+        >>> sum_("price").column, count().column is None
+        ('price', True)
     """
 
     function: Function

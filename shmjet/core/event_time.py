@@ -31,6 +31,10 @@ class EventTimePolicy:
         max_skew: a source partition that is so far ahead of the others waits; None: none does.
         timed: emit timed items; otherwise bare ones, between watermarks.
         is_aligned: some source of the job has a `max_skew`, so that all of them tell each other how far they are.
+
+    Example:
+        >>> EventTimePolicy(timestamp_fn=lambda event: event.ms, allowed_lag=2_000, stride=100).idle_timeout
+        60000
     """
 
     timestamps: Literal["items", "native", "ingestion"] = "items"

@@ -106,7 +106,15 @@ class OutboxError(ProcessorError):
 
 
 class PartitionError(ProcessorError, ValueError):
-    """A custom partitioner returned something that is not a partition; the text names edge, key and value."""
+    """A custom partitioner returned something that is not a partition; the text names edge, key and value.
+
+    Example:
+        >>> try:                                                                        # doctest: +SKIP
+        ...     job.run()
+        ... except JobFailedError as failed:
+        ...     print(isinstance(failed.cause, PartitionError))
+        True
+    """
 
 
 class WatermarkError(ProcessorError):
@@ -142,23 +150,58 @@ class AssertionCompletedError(ShmjetError):
 
 
 class AuthenticationError(ShmjetError):
-    """The other side has not proved that it knows the secret."""
+    """The other side has not proved that it knows the secret.
+
+    Example:
+        >>> shmjet.new_client(["10.0.0.5:5701"], ClientConfig(secret="old"))            # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.data.errors.AuthenticationError: 10.0.0.5:5701: refused: the secrets differ
+    """
 
 
 class JobAlreadyExistsError(ShmjetError):
-    """A job of the same name has not ended yet; names are those of `JobConfig.name`."""
+    """A job of the same name has not ended yet; names are those of `JobConfig.name`.
+
+    Example:
+        >>> jet.new_job(dag, JobConfig(name="primes")).execute()                        # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.data.errors.JobAlreadyExistsError: a job named 'primes' is running (id 7f0e1d2c3b4a5968); ...
+    """
 
 
 class JobStateError(ShmjetError):
-    """What was asked of a job does not go with its status, such as resuming a job that runs."""
+    """What was asked of a job does not go with its status, such as resuming a job that runs.
+
+    Example:
+        >>> job.resume()                                                                # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.data.errors.JobStateError: job 'primes' is RUNNING; only a suspended job can be resumed
+    """
 
 
 class JobNotFoundError(ShmjetError):
-    """No job has this name or id."""
+    """No job has this name or id.
+
+    Example:
+        >>> jet.named_job("weekly").run()                                               # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.data.errors.JobNotFoundError: no job 'weekly' is in this member's configuration; there is 'nightly'
+    """
 
 
 class MemberLostError(ShmjetError):
-    """A member of the cluster is gone."""
+    """A member of the cluster is gone.
+
+    Example:
+        >>> jet.new_job(dag, JobConfig(auto_scaling=False)).run()                       # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.data.errors.MemberLostError: member 10.0.0.5:5701 was lost while the job ran
+    """
 
 
 def _rebuild(

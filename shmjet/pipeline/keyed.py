@@ -319,7 +319,14 @@ class KeyedBatchStage(KeyedStage[T, K]):
 
 @dataclass(frozen=True, repr=False)
 class KeyedStreamStage(KeyedStage[T, K]):
-    """A stage of endless data whose items are grouped by a key; made by `stage.grouping_key(key_fn)`."""
+    """A stage of endless data whose items are grouped by a key; made by `stage.grouping_key(key_fn)`.
+
+    Example:
+        >>> from shmjet import Pipeline, sources
+        >>> numbers = Pipeline().read_from(sources.item_stream(10)).without_timestamps()
+        >>> type(numbers.grouping_key(lambda event: event.sequence % 2)).__name__
+        'KeyedStreamStage'
+    """
 
     stage: StreamStage[T]
 

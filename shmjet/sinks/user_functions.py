@@ -23,6 +23,12 @@ class SinkBuilder(Generic[C]):
 
     The functions run in a process of their own and may block. What they raise fails the job, but for `abort_fn` and
     what comes after the job has ended: that is logged.
+
+    Example:
+        >>> from shmjet import sinks
+        >>> built = sinks.builder("print", lambda context: None).receive_fn(lambda _, item: print(item))
+        >>> type(built).__name__
+        'SinkBuilder'
     """
 
     name: str

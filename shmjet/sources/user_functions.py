@@ -25,6 +25,12 @@ class SourceBuilder(Generic[C]):
     """Builds a source; each method returns a new builder. Made by `sources.builder`, which has an example.
 
     The functions run in a process of their own and may block. What they raise fails the job.
+
+    Example:
+        >>> from shmjet import sources
+        >>> built = sources.builder("one", lambda context: [1]).fill_buffer_fn(lambda rest, buffer: buffer.close())
+        >>> type(built).__name__
+        'SourceBuilder'
     """
 
     name: str

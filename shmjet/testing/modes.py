@@ -19,6 +19,10 @@ class Mode:
         full_at: 1 or 0 for an outbox of one slot that is full at every odd or every even call, None for a roomy one.
         restore_every: None: no snapshots. Otherwise there is a snapshot after each batch, and a fresh processor takes
             over after each one (1), after every second one (2) or never (0).
+
+    Example:
+        >>> Mode("one item at a time", batch_size=1, full_at=None).restore_every is None
+        True
     """
 
     name: str

@@ -19,6 +19,10 @@ class Member:
     its running jobs have for processors that may block; `keeper` is the process that keeps its partitions of maps and
     lists, which is `pid`; `is_local`: this process started it; `is_coordinator`: it is the oldest, which coordinates
     jobs.
+
+    Example:
+        >>> [(member.address, member.cores) for member in jet.cluster.members]  # doctest: +SKIP
+        [('10.0.0.5:5701', (0, 1)), ('10.0.0.6:5701', (0, 1))]
     """
 
     address: str
