@@ -7,6 +7,7 @@ import math
 import pickle
 import typing
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -177,10 +178,11 @@ def test_rows_do_not_wait_behind_a_watermark() -> None:
     verify_processor(processors.to_batches(100, ["n"])).inputs(rows).expect(expected)
 
 
-def test_rows_wait_for_others_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("delay", [0.5, timedelta(milliseconds=500)])
+def test_rows_wait_for_others_only_so_long(monkeypatch: pytest.MonkeyPatch, delay: float | timedelta) -> None:
     now = 100.0
     monkeypatch.setattr(batches_and_rows, "monotonic", lambda: now)
-    (processor,) = processors_of(processors.to_batches(3, ["n"], max_delay=0.5))
+    (processor,) = processors_of(processors.to_batches(3, ["n"], max_delay=delay))
     driver = Driver(processor)
     assert processor.next_call == math.inf
     driver.feed([(1,)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from itertools import chain, repeat
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -165,7 +166,7 @@ def to_batches(
     columns: Sequence[str] | None = None,
     *,
     schema: Mapping[str, Any] | None = None,
-    max_delay: float | None = None,
+    max_delay: float | timedelta | None = None,
 ) -> Callable[[], Processor]:
     """Gather items into batches of `n` rows, for vertices that work on batches; items that are batches pass.
 
@@ -180,8 +181,8 @@ def to_batches(
             `schema`, or those of the first row, which must be a dict then.
         schema: name → type of the column, as far as it is to be fixed: a numpy dtype, or `int`, `float`, `bool`, `str`,
             `bytes`. A function that minds whether it gets ints or floats needs one.
-        max_delay: seconds for which a row waits for others, at most; by default 0.02, and 0.0005 in a job with an
-            endless source.
+        max_delay: seconds (or a `timedelta`) for which a row waits for others, at most; by default 0.02, and 0.0005 in
+            a job with an endless source.
 
     Raises:
         TypeError, ValueError, BatchError: when an argument is of the wrong type or out of range, or names what is not
@@ -199,6 +200,8 @@ def to_batches(
         raise TypeError(f"to_batches: n must be a number of rows, got {type(n).__name__}: {n!r}")
     if n < 1:
         raise ValueError(f"to_batches: n must be at least 1, got {n}")
+    if isinstance(max_delay, timedelta):
+        max_delay = max_delay.total_seconds()
     if max_delay is not None and (not isinstance(max_delay, int | float) or not max_delay >= 0):
         raise ValueError(f"to_batches: max_delay must be a number of seconds, 0 or more, got {max_delay!r}")
     names = None if columns is None else checked_names("to_batches: columns", columns)
