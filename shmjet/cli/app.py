@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from shmjet import __version__
 from shmjet.cli import lifecycle_commands
 from shmjet.cli.arguments import RUN_JOBS, SEE, SET_UP, Address, ConfigFile, RunningJob, Task, later
 from shmjet.cli.completion import VARIABLE, shells
@@ -35,6 +34,8 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_int
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from shmjet import __version__  # read from the metadata of the package, which takes longer than parsing
+
         print(f"shmjet {__version__}")
         raise typer.Exit
 

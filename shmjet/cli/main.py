@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from shmjet import __version__
 from shmjet.cli.outcome import Outcome, guarded
 from shmjet.host.standard_descriptors import fill_standard_descriptors
 
@@ -15,6 +14,8 @@ from shmjet.host.standard_descriptors import fill_standard_descriptors
 def run(arguments: Sequence[str]) -> int:
     """Run one command line, without the program's name, and return its exit status."""
     if list(arguments) in (["--version"], ["-V"]):
+        from shmjet import __version__  # from the metadata of the package, whose modules no other command needs
+
         print(f"shmjet {__version__}")
         return Outcome.OK
     from shmjet.cli.app import run_application
