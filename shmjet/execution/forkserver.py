@@ -57,9 +57,10 @@ class ForkServer:
         """Serve; returns when the member's end of the channel is closed, or the client is dead."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakeup_writer.fileno(), warn_on_full_buffer=False)
-        gc.collect()
+        # It was off while modules were imported. What they leave is little and stays: to look for it would take a tenth
+        # of the start, and copy pages that are shared with the member.
         gc.freeze()
-        gc.enable()  # off while modules were imported; workers go on from here
+        gc.enable()
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)

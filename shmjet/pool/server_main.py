@@ -24,7 +24,7 @@ from shmjet.ipc.channel import Channel
 from shmjet.pool.logs import send_task_logs
 from shmjet.pool.worker import PoolWorker
 
-_ALWAYS = ("multiprocessing.process", "cloudpickle", "psutil")
+_ALWAYS = ("multiprocessing.process", "cloudpickle")
 """Modules imported once, so that all workers share them."""
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 

@@ -88,6 +88,21 @@ def test_a_member_loads_nothing_that_only_its_client_needs() -> None:
     assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "False\n"
 
 
+def test_workers_share_the_processors_that_the_client_has_loaded_and_a_few_more() -> None:
+    program = (
+        "import os\n"
+        "os.environ.pop('SHMJET_PRELOAD', None)\n"
+        "from shmjet.cluster.client.launch import shared_imports\n"
+        "before = shared_imports()\n"
+        "from shmjet import processors\n"
+        "processors.read_files\n"
+        "names = set(shared_imports())\n"
+        "wanted = {'shmjet.processors.files.file_source', 'shmjet.processors.general.transform'}\n"
+        "print(before, wanted <= names, any('.time.' in name for name in names))\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "[] True False\n"
+
+
 def test_threads_of_a_member_soon_let_its_loop_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[float] = []
 

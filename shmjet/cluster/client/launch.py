@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 _STEAL_MARGIN = 2
 """Jet's rule: a worker steals a tasklet from a worker that has at least two more."""
-_SHARED = ("numpy", "shmjet.processors")
-"""Imports that workers share with the fork server when the client has made them: then its jobs will use them."""
+_PROCESSORS = "shmjet.processors"
+_USUAL = ("general.generate", "general.transform", "grid.maps_and_lists")
+"""Rooms of processors that nearly every DAG has; workers share them when the client has imported the package."""
+_OF_OTHERS = f"{_PROCESSORS}.hazelcast."
+"""Processors that need a package of others, which is not to be there when processes are forked."""
 _OF_COLUMNS = "shmjet.columns.typed_groups"
 """The same of a client with numpy and `shmjet.columns`; a worker in the place of a lost one goes on the sooner."""
 
@@ -38,12 +41,20 @@ _OF_COLUMNS = "shmjet.columns.typed_groups"
 _PRELOAD = "SHMJET_PRELOAD"
 
 
-def _shared_imports() -> list[str]:
-    """Return the modules that workers share with the fork server: what the environment names, or as above."""
+def shared_imports() -> list[str]:
+    """Return the modules that workers share with the fork server: those that the client's jobs will probably use.
+
+    These are numpy and processors, as far as the client has loaded them, or what the environment names.
+    """
     named = os.environ.get(_PRELOAD)
     if named is not None:
         return [name.strip() for name in named.split(",") if name.strip()]
-    preload = [name for name in _SHARED if name in sys.modules]
+    loaded = list(sys.modules)
+    preload = ["numpy"] if "numpy" in loaded else []
+    if _PROCESSORS in loaded:
+        names = {f"{_PROCESSORS}.{name}" for name in _USUAL}
+        names.update(name for name in loaded if name.startswith(f"{_PROCESSORS}.") and not name.startswith(_OF_OTHERS))
+        preload += sorted(names)
     if "numpy" in preload and "shmjet.columns" in sys.modules:
         preload.append(_OF_COLUMNS)
     return preload
@@ -168,7 +179,7 @@ class StartingMember:
         settings = member_settings(config)
         secret = secret_pipe(config)
         self.log_level: int = settings["log_levels"][0]
-        preload = _shared_imports()
+        preload = shared_imports()
         with contextlib.ExitStack() as stack:
             if secret >= 0:
                 stack.callback(os.close, secret)

@@ -31,9 +31,6 @@ from shmjet.host.child_process import pin, wake_in_time
 from shmjet.host.stacks import offer_stacks
 from shmjet.ipc.channel import Channel
 
-PRELOADED = ("psutil",)
-"""Imported here once, so that all children share its pages."""
-
 
 def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequence[int]) -> None:
     """Be a worker, or, with an arena in the request, a carrier, until the member lets go.
@@ -97,11 +94,10 @@ def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequenc
     Args:
         logs: descriptor of the socket for log records.
         levels: those from which they are sent.
-        preload: modules that users' functions will probably need; imported as those in `PRELOADED`, if they can be.
+        preload: modules that users' functions will probably need; imported here once, if they can be, so that all
+            children share their pages.
         cluster: its name, for the list of processes.
     """
-    for name in PRELOADED:
-        importlib.import_module(name)
     for name in preload:
         with contextlib.suppress(Exception):
             _import_whole(importlib.import_module(name))
