@@ -9,7 +9,8 @@ takes records, `shipping` brings them. Must not know members.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -122,7 +123,17 @@ class LogRecord(NamedTuple):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgpack_decoder(list[tuple[int, msgspec.Raw]]).decode
-decode_changes = msgpack_decoder(list[Change]).decode
+
+
+@cache
+def _changes_decoder() -> Callable[[bytes | msgspec.Raw], list[Change]]:
+    """Return what decodes changes. It takes as long to make as ten modules, and a member alone has no use for it."""
+    return msgpack_decoder(list[Change]).decode
+
+
+def decode_changes(data: bytes | msgspec.Raw) -> list[Change]:
+    """Return the changes of a group of a record."""
+    return _changes_decoder()(data)
 
 
 class Recorder:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 
 def one_after_the_other(things: Sequence[Callable[[], None]]) -> None:
@@ -28,6 +31,8 @@ class SideBySide:
         if len(things) < 2:
             one_after_the_other(things)
             return
+        from concurrent.futures import ThreadPoolExecutor, wait  # which few processes need
+
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="shmjet-grid")
         done = [self._threads.submit(do) for do in things]

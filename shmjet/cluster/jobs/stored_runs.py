@@ -17,11 +17,10 @@ from shmjet.cluster.jobs.questions import Questions, SnapshotNetwork
 from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.membership.run_messages import AskStoredRuns, StoredRunsAre
 from shmjet.cluster.partitions.table import PartitionTable
-from shmjet.data.decoders import msgpack_decoder
+from shmjet.data.decoders import from_msgpack
 from shmjet.data.errors import ShmjetError
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgpack_decoder(list[RunRecord]).decode
 
 logger = logging.getLogger("shmjet.member")
 
@@ -75,7 +74,7 @@ class StoredRuns:
             return self._all()
         try:
             answer: StoredRunsAre = await self._questions.ask(led_by, AskStoredRuns)
-            return _decode(answer.records)
+            return from_msgpack(answer.records, list[RunRecord])
         except (OSError, msgspec.MsgspecError) as error:
             raise ShmjetError(f"the member that coordinated them last cannot be asked: {error}") from error
 

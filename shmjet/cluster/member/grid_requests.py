@@ -12,15 +12,17 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from shmjet.cluster.protocol import AwaitBackups, Done, GridCall, GridReply, Refused
 from shmjet.cluster.requests.client_connections import Client, LocalClient
 from shmjet.cluster.requests.request_forwarder import MAPS_LOST
 from shmjet.grid.errors import GridError
-from shmjet.grid.service import GridService, Unsettled
 from shmjet.ipc.background_tasks import BackgroundTasks
+
+if TYPE_CHECKING:
+    from shmjet.grid.service import GridService, Unsettled
 
 _THREADS = 2
 _MOST_AT_ONCE = 2
@@ -139,6 +141,8 @@ class GridRequests:
 
     def _opened(self) -> GridService:
         if self._service is None:
+            from shmjet.grid.service import GridService  # its decoders take as long to make as twenty modules
+
             self._service = GridService(self._folder)
         return self._service
 

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shmjet.cluster.member.grid_requests import GridRequests
-from shmjet.cluster.member.member_lines import MemberLines
-from shmjet.cluster.member.partition_keeper import PartitionKeeper
-from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
 from shmjet.cluster.membership.peer_messages import KeeperMessage, OfferLine
 from shmjet.cluster.membership.views import Peer
 from shmjet.cluster.partitions.recovery import StoredTable
@@ -23,6 +20,9 @@ from shmjet.grid import Grid, GridError
 from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
 
 if TYPE_CHECKING:
+    from shmjet.cluster.member.member_lines import MemberLines
+    from shmjet.cluster.member.partition_keeper import PartitionKeeper
+    from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
     from shmjet.cluster.membership.network import Network
     from shmjet.grid.disk.store_on_disk import StoreOnDisk
 
@@ -87,11 +87,18 @@ class MemberGrid:
         count, pause = settings.partition_count, settings.storage_sync
         self._disk = StoreOnDisk(self._folder, place, count, settings.maps, pause, is_divided=is_divided, phase=phase)
         if is_divided:
+            from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
+
             self._partitions_on_disk = PartitionsOnDisk(
                 place, lambda: {peer.uuid: peer.address if peer.keeps_on_disk else "" for peer in members()}
             )
 
     def _make_keeper(self, network: Network, me: Callable[[], str]) -> None:
+        # Some 20 modules that a member without a network need not load.
+        from shmjet.cluster.member.member_lines import MemberLines
+        from shmjet.cluster.member.partition_keeper import PartitionKeeper
+        from shmjet.grid import service as service  # clients of other hosts will need it, and its import takes a while
+
         settings = network.settings
         secret = settings.secret if settings.tls is None else None
         self.lines = MemberLines(network, me, settings.cluster_name, secret, self.receive, self._take_copies)

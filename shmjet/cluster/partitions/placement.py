@@ -15,7 +15,6 @@ among these), each of which is exact by itself. Pure.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import repeat
@@ -146,6 +145,8 @@ class _Placement:
 
 
 def _seed(name: str) -> int:
+    import hashlib  # it loads OpenSSL, which a member alone does not need
+
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from shmjet.cluster.protocol import Execute, GridCall, Upload
-from shmjet.grid.code_free import brings_pickles
 
 NO_CODE = (
     "this member takes no code from clients (allow_code is off): it runs the jobs of its own configuration, by name"
@@ -20,5 +19,7 @@ def carries_code(request: Any) -> bool:
         case Upload():
             return True
         case GridCall():
+            from shmjet.grid.code_free import brings_pickles  # its decoders take as long to make as ten modules
+
             return brings_pickles(request.body)
     return False
