@@ -68,7 +68,7 @@ from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 logger = logging.getLogger("shmjet.member")
 
-FIRST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.1
+FIRST_LOOK_S, LONGEST_LOOK_S = 0.002, 0.1
 """How soon, and how rarely at most, the member looks whether all processes of an attempt are ready."""
 LONGEST_RETURN_S = 10.0
 """How long an attempt without memory or descriptors waits for those of attempts that are over."""

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from shmjet.core import JobStatus
 
-ANNOUNCE_S = 0.001
-"""How long after its start a run's client is told how far it is, if it has not ended by then."""
+ANNOUNCE_S = 0.002
+"""How long after its start a run's client is told how far it is, if it has not ended by then. The smallest job takes a
+millisecond, and more where other programs run."""
 
 StatusListener = Callable[[JobStatus, JobStatus], None]
 """Called with a run's status before a change and after it."""
