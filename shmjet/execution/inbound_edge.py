@@ -109,7 +109,10 @@ class InboundEdge:
         """
         if not self._live_count or self._early_count or self._behind_barrier is not None or self._coalescer.is_pending:
             return True
-        return any(self._lanes[i].has_data for i in self._plain_index)
+        for i in self._plain_index:  # noqa: SIM110 (see `InputSelector.may_have_more`)
+            if self._lanes[i].has_data:
+                return True
+        return False
 
     def open(self, is_open: bool) -> None:
         """Let the ring lanes count as work for an idle worker, or not (their priority group is closed)."""

@@ -67,7 +67,12 @@ class InputSelector:
     @property
     def may_have_more(self) -> bool:
         """Whether there may be something to deal with, or to drain, that nothing else tells of."""
-        return self.has_input or bool(self.buffered) or any(edge.may_have_more for edge in self.group)
+        if self._batch_pos < len(self._batch) or self.buffered or self.has_input:
+            return True
+        for edge in self.group:  # noqa: SIM110 (a generator would cost as much as all the rest)
+            if edge.may_have_more:
+                return True
+        return False
 
     def soak(self) -> bool:
         """Empty the lanes of buffered edges into memory; True when anything was there."""

@@ -283,13 +283,15 @@ class ProcessorTasklet:
 
         Items in rings, and what neighbours leave in local lanes from now on, are news.
         """
-        if self.output.may_have_left or self._outbox.has_unfinished_item or self.background is not None:
+        # After every call that has moved something: first what tells it at once while there is much to do.
+        if (self.state is State.COMPLETE or self._has_nullary) and not self._is_early:
             return False
-        if self.state is State.COMPLETE:
-            return self._is_early
-        if self.state not in (State.NULLARY_PROCESS, State.PROCESS_INBOX) or self.inbox or self._watermark is not None:
-            return False
-        return not (self._has_nullary and not self._is_early) and not self.intake.may_have_more
+        if self.state is not State.COMPLETE:
+            if self.state not in (State.NULLARY_PROCESS, State.PROCESS_INBOX) or self.inbox:
+                return False
+            if self._watermark is not None or self.intake.may_have_more:
+                return False
+        return not (self.output.may_have_left or self._outbox.has_unfinished_item or self.background is not None)
 
     def _wants_input(self) -> bool:
         """Say whether new items in a lane would let the next call do something."""
