@@ -32,7 +32,7 @@ _STEAL_MARGIN = 2
 _PROCESSORS = "shmjet.processors"
 _USUAL = ("general.generate", "general.transform", "grid.maps_and_lists")
 """Rooms of processors that nearly every DAG has; workers share them when the client has imported the package."""
-_OF_OTHERS = f"{_PROCESSORS}.hazelcast."
+_OF_OTHERS = f"{_PROCESSORS}.hazelcast"
 """Processors that need a package of others, which is not to be there when processes are forked."""
 _OF_COLUMNS = "shmjet.columns.typed_groups"
 """The same of a client with numpy and `shmjet.columns`; a worker in the place of a lost one goes on the sooner."""
@@ -42,7 +42,7 @@ _PRELOAD = "SHMJET_PRELOAD"
 
 
 def shared_imports() -> list[str]:
-    """Return the modules that workers share with the fork server: those that the client's jobs will probably use.
+    """Return the modules that workers share with the fork server, because the client's jobs will probably use them.
 
     These are numpy and processors, as far as the client has loaded them, or what the environment names.
     """
