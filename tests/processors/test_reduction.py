@@ -68,6 +68,12 @@ def test_a_table_that_makes_rows_fewer_is_kept() -> None:
     assert sum(states.num_rows for states in stage.complete()) == 6
 
 
+def test_where_several_members_take_part_only_states_are_emitted() -> None:
+    stage = Driver(processors_of(processors.group_by("k").agg(n=count()).accumulate)[0], members=2)
+    assert stage.feed([numbers(*range(90))]).output == []
+    assert [batch.num_rows for batch in stage.complete()] == [0, 90]
+
+
 def test_after_some_time_rows_are_grouped_again() -> None:
     stage = driver(processors.group_by("k").agg(n=count()).accumulate)
     stage.feed([numbers(1, 2, 3, 4)]).feed([numbers(*range(PASSED * 4))])

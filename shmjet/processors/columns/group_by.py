@@ -41,7 +41,8 @@ _COUNTED: Final = ("item",)
 class GroupByProcessor(GroupingProcessor):
     """Groups the rows of batches, and items that are rows.
 
-    Where it emits states and hardly any row shares its key with another one, it passes rows on as they are.
+    Where it emits states and hardly any row shares its key with another one, it passes rows on as they are, unless
+    other members take part.
 
     Args:
         keys, aggregates: as `GroupingProcessor`.
@@ -81,7 +82,9 @@ class GroupByProcessor(GroupingProcessor):
         names = _COUNTED if self._only_counts else self._item_columns or needed
         schema = schema_of(self._schema) if self._schema else None
         self._gatherer = RowGatherer(GATHERED_ROWS, names, schema, needed or None)
-        if not self._finishes and _are_told_apart(self._keys, self._aggregates):
+        # A member of the last version, which takes part while members are replaced one by one, refuses rows.
+        is_alone = context.member_count == 1
+        if not self._finishes and is_alone and _are_told_apart(self._keys, self._aggregates):
             self._reduction = Reduction(MEASURED_ROWS)
             self._needed = needed or ()
             self._inputs = tuple(name for name in self._needed if name not in self._keys)
