@@ -35,9 +35,9 @@ EVERYTHING: dict[str, Aggregate] = {
 
 @pytest.fixture(autouse=True)
 def decides_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let first stages decide after four rows."""
+    """Let first stages decide after 16 rows, or after four where it is clear."""
     for place in ("group_by", "distinct_rows"):
-        monkeypatch.setattr(f"shmjet.processors.columns.{place}.MEASURED_ROWS", 4)
+        monkeypatch.setattr(f"shmjet.processors.columns.{place}.MEASURED_ROWS", 16)
 
 
 def driver(supplier: Any, room: int = 2048) -> Driver:
@@ -68,6 +68,24 @@ def test_a_table_that_makes_rows_fewer_is_kept() -> None:
     assert sum(states.num_rows for states in stage.complete()) == 6
 
 
+def test_the_rest_of_a_batch_passes_after_the_states_of_its_first_rows() -> None:
+    grouping = processors.group_by("k").agg(begin=first("v"), end=last("v"))
+    stage = driver(grouping.accumulate, room=1)
+    stage.feed([numbers(1, 2), numbers(*range(3, 90)), {"k": 1, "v": 5}, numbers(7), Batch({"k": [1], "v": [6]})])
+    head, states, *rows = stage.complete()
+    assert (head.num_rows, states["k"].tolist()) == (0, [1, 2, 3, 4])
+    assert Batch.concat(rows)["k"].tolist() == [*range(5, 90), 1, 7, 1]
+    found = Batch.concat(driver(grouping.combine).feed([head, states, *rows]).complete())
+    assert list(found.tuples())[:2] == [(1, 10, 6), (2, 20, 20)]
+
+
+def test_more_rows_are_grouped_where_a_few_repeat() -> None:
+    reduction = Reduction(100)
+    assert (reduction.undecided_rows, reduction.grouped(25, 24)) == (25, False)
+    assert (reduction.undecided_rows, reduction.grouped(65, 81)) == (0, False)
+    assert (reduction.grouped(10, 90), reduction.is_poor) == (True, True)
+
+
 def test_where_several_members_take_part_only_states_are_emitted() -> None:
     stage = Driver(processors_of(processors.group_by("k").agg(n=count()).accumulate)[0], members=2)
     assert stage.feed([numbers(*range(90))]).output == []
@@ -76,9 +94,9 @@ def test_where_several_members_take_part_only_states_are_emitted() -> None:
 
 def test_after_some_time_rows_are_grouped_again() -> None:
     stage = driver(processors.group_by("k").agg(n=count()).accumulate)
-    stage.feed([numbers(1, 2, 3, 4)]).feed([numbers(*range(PASSED * 4))])
+    stage.feed([numbers(1, 2, 3, 4)]).feed([numbers(*range(PASSED * 16))])
     passed = stage.output[-1]
-    assert passed == Batch({"k": range(PASSED * 4)})
+    assert passed == Batch({"k": range(PASSED * 16)})
     stage.feed([numbers(*[5] * 50)])
     assert stage.output[-1] is passed
     assert stage.complete()[-1].num_rows == 1

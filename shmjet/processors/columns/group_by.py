@@ -70,6 +70,8 @@ class GroupByProcessor(GroupingProcessor):
         self._reduction: Reduction | None = None
         self._makes_no_fewer = False
         """The table is to be emitted, and then rows are to be passed on."""
+        self._later: list[Batch] = []
+        """Rows to pass on that came after those of a table that is to be emitted."""
 
     def start(self, context: ProcessorContext) -> None:
         """Make the table, and what makes batches of items."""
@@ -131,28 +133,37 @@ class GroupByProcessor(GroupingProcessor):
             self._take(batch)
 
     def _take(self, batch: Batch) -> None:
+        """Group the rows of a batch, or pass them on, or the first ones and the others."""
+        undecided = 0 if self._reduction is None else self._reduction.undecided_rows
+        if 0 < undecided < batch.num_rows:
+            self._take_part(batch[:undecided])
+            batch = batch[undecided:]
+        self._take_part(batch)
+
+    def _take_part(self, batch: Batch) -> None:
         """Group the rows of a batch, or pass them on."""
         reduction, rows = self._reduction, batch.num_rows
-        if rows and reduction is not None and reduction.is_poor and not self._makes_no_fewer and self._is_passed(batch):
-            reduction.passed(rows)
+        is_passed = reduction is not None and (reduction.is_poor or self._later)  # so that rows stay in order
+        if rows and is_passed and self._is_passed(batch):
             return
         self._table.add(batch)
-        if reduction is not None and not reduction.is_poor:
-            self._makes_no_fewer = reduction.grouped(rows, len(self._table))
+        if reduction is not None and not reduction.is_poor and reduction.grouped(rows, len(self._table)):
+            self._makes_no_fewer = True
 
     def _is_passed(self, batch: Batch) -> bool:
         """Pass a batch on, unless its rows are so wide that their states are less to move."""
         assert self._reduction is not None
-        if batch.select(*self._inputs).nbytes > PASSED_BYTES * batch.num_rows:
+        if not self._later and batch.select(*self._inputs).nbytes > PASSED_BYTES * batch.num_rows:
             self._reduction.refused()
             return False
-        self._passed.append(batch.select(*self._needed))
+        self._reduction.passed(batch.num_rows)
+        (self._later if self._makes_no_fewer else self._passed).append(batch.select(*self._needed))
         return True
 
     def results(self) -> Iterable[Any]:
         """Return the batches of all groups, each made when it is drawn; before states comes what says their kinds.
 
-        Rows that are passed on come first: they came before what is in the table.
+        Rows that are passed on are emitted in order with it: before what is in the table, or after it.
         """
         self._add_gathered()
         if self._finishes:
@@ -160,8 +171,9 @@ class GroupByProcessor(GroupingProcessor):
         self._makes_no_fewer = False
         if self._reduction is not None:
             self._reduction.emptied()
-        head = self._table.head()
-        return chain(self._taken(), () if head is None else (head,), self._drawn(self._table.states))
+        head, later = self._table.head(), self._later
+        self._later = []
+        return chain(self._taken(), () if head is None else (head,), self._drawn(self._table.states), later)
 
     @property
     def _captures(self) -> bool:  # type: ignore[override]
