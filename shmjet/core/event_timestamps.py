@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shmjet.core.durations import LONGEST_MS, datetime_milliseconds, timestamp_of
+from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
 
 if TYPE_CHECKING:
@@ -24,12 +25,22 @@ def timestamps_by(timestamp_fn: Callable[[Any], Any], items: list[Any]) -> list[
     Raises:
         TypeError: one is not a timestamp (see `timestamp_of`); the text names the item.
         OverflowError: one is beyond 63 bits; the text names the item.
+        BatchError: a column gives the timestamps, and the source made a batch where it makes items one by one.
 
     Example:
         >>> timestamps_by(lambda item: item["at"], [{"at": 5}, {"at": 7}])
         [5, 7]
     """
-    return plain_timestamps(list(map(timestamp_fn, items)), items)
+    try:
+        found = list(map(timestamp_fn, items))
+    except BatchError:
+        if not any(isinstance(item, Columnar) for item in items):
+            raise
+        raise BatchError(
+            "a column gives the timestamps of rows here, and the source made a Batch; use sources.batch_stream or "
+            "builder(...).stream() for batches"
+        ) from None
+    return plain_timestamps(found, items)
 
 
 def plain_timestamps(found: Sequence[Any], items: Sequence[Any]) -> list[int]:

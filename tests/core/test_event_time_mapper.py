@@ -363,3 +363,11 @@ def test_partition_that_waits_is_not_silent() -> None:
         one.take([90], 1, now * MS)
     assert one.facts()[0].idle_since is None
     assert one.idle(24 * MS) == [wm(100)]
+
+
+def test_a_batch_of_a_source_of_items_is_an_error_that_says_which_sources_make_batches() -> None:
+    mapper = EventTimeMapper(EventTimePolicy(timestamp_fn=column("ts")), 1, now=0)
+    with pytest.raises(BatchError, match=r"made a Batch; use sources\.batch_stream or builder\(\.\.\.\)\.stream\(\)"):
+        mapper.take([Batch({"ts": np.array([5])})], 0, 0)
+    with pytest.raises(BatchError, match="the item has no 'ts'"):
+        mapper.take([{"at": 5}], 0, 0)
