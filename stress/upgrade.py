@@ -46,7 +46,7 @@ sys.path.insert(0, str(ROOT))
 import shmjet
 from shmjet import ClientConfig, JetInstance, ShmjetError
 
-SINCE = "47870035"
+SINCE = "23be9f46"
 """The commit since which neighbouring versions form one cluster, for as long as there is no tag."""
 CLIENT = Path(__file__).with_name("_upgrade_client.py")
 
