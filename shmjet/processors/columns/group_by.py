@@ -84,7 +84,7 @@ class GroupByProcessor(GroupingProcessor):
         names = _COUNTED if self._only_counts else self._item_columns or needed
         schema = schema_of(self._schema) if self._schema else None
         self._gatherer = RowGatherer(GATHERED_ROWS, names, schema, needed or None)
-        # A member of the last version, which takes part while members are replaced one by one, refuses rows.
+        # While members are replaced one by one, some are of a version that passes no rows on, and refuses them.
         is_alone = context.member_count == 1
         if not self._finishes and is_alone and _are_told_apart(self._keys, self._aggregates):
             self._reduction = Reduction(MEASURED_ROWS)
