@@ -374,6 +374,9 @@ def row_values(
         ValueError: a buffer is too short, or `place` is not in a row.
     """
 
+def longest_row(rows: list[Any], /) -> int | None:
+    """Return the most values that a row has; None where a row is neither an exact dict nor an exact tuple."""
+
 # -- csv (csv.h, lines.h) --------------------------------------------------------------------------
 
 CSV_START: int

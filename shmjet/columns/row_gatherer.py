@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from shmjet._native._columns import row_values
+from shmjet._native._columns import longest_row, row_values
 from shmjet.columns.promotion import converted, is_known, promoted
 from shmjet.columns.schemas import Kind, fitted, nulls
 from shmjet.data.batch import Batch
@@ -140,8 +140,10 @@ class RowGatherer:
         if self._names is None:
             self._names = _names_of(rows[0])
             self._are_all = self._only is None
-        rows = _unnamed(rows, self._names)
-        if self._are_all:
+        longest = longest_row(rows)
+        if longest is None:
+            rows = _unnamed(rows, self._names)
+        if self._are_all and (longest is None or longest > len(self._names)):
             check_no_more_columns(rows, self._names)
         while rows:
             piece, taken = self._piece(rows)

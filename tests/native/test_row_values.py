@@ -1,8 +1,9 @@
-"""`row_values`: one value of each row, as a column; against the same in Python."""
+"""`row_values`: one value of each row, as a column, and `longest_row`; against the same in Python."""
 
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict, namedtuple
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet._native._columns import row_values
+from shmjet._native._columns import longest_row, row_values
 
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -160,3 +161,19 @@ def test_unaligned_buffers_are_filled() -> None:
     words, valid = bytearray(1 + 8 * 3), bytearray(3)
     assert row_values([(1,), (2,)], 0, 1, memoryview(words)[1:], memoryview(valid)[1:]) == ("i", False, None)
     assert struct.unpack_from("<qq", words, 1) == (1, 2)
+
+
+Point = namedtuple("Point", "x y")  # noqa: PYI024
+ROWS = [(), (1,), (1, 2, 3), {}, {"a": 1, "b": 2}, Point(1, 2), OrderedDict(a=1), [1], None, "row"]
+
+
+@given(st.lists(st.sampled_from(ROWS)) | st.lists(st.sampled_from(ROWS[:5])))
+def test_the_longest_row_is_told_where_all_are_plain(rows: list[Any]) -> None:
+    plain = all(type(row) in (dict, tuple) for row in rows)
+    assert longest_row(rows) == (max(map(len, rows), default=0) if plain else None)
+
+
+@pytest.mark.parametrize("arguments", [(), ((),), ([], []), (None,)])
+def test_the_longest_row_of_what_is_no_list_is_refused(arguments: Any) -> None:
+    with pytest.raises(TypeError):
+        longest_row(*arguments)

@@ -162,7 +162,25 @@ static PyObject *row_values(PyObject *module, PyObject *const *args, Py_ssize_t 
     return result;
 }
 
+static PyObject *longest_row(PyObject *module, PyObject *const *args, Py_ssize_t given) {
+    (void)module;
+    if (given != 1 || !PyList_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "longest_row(rows: list)");
+        return NULL;
+    }
+    Py_ssize_t count = PyList_Size(args[0]), longest = 0;
+    for (Py_ssize_t i = 0; i < count; i++) { /* no code of others runs here, so the list stays as it is */
+        PyObject *row = PyList_GetItem(args[0], i);
+        int is_dict = Py_TYPE(row) == &PyDict_Type;
+        if (!is_dict && Py_TYPE(row) != &PyTuple_Type) Py_RETURN_NONE;
+        Py_ssize_t length = is_dict ? PyDict_Size(row) : Py_SIZE(row);
+        if (length > longest) longest = length;
+    }
+    return PyLong_FromSsize_t(longest);
+}
+
 PyMethodDef columns_rows_methods[] = {
+    FAST("longest_row", longest_row, NULL),
     FAST("row_values", row_values, NULL),
     {NULL, NULL, 0, NULL},
 };
