@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given
 
 import shmjet
 from shmjet import (
     DAG,
+    Batch,
     ClientConfig,
     JetConfig,
     JetInstance,
@@ -108,6 +110,26 @@ def test_a_dag_has_one_result_for_the_whole_stream(
         dag.edge(between(second, dag.new_vertex("sink", processors.write_list(name))))
         client.new_job(dag).run(60)
         assert list(client.get_list(name)) == [number]
+
+
+def shares(index: int, total: int) -> Iterator[Batch]:
+    """Give batches with 300,000 rows, of which the first 10,000 keys come twice."""
+    for start in range(index * 10_000, 300_000, total * 10_000):
+        keys = np.arange(start, start + 10_000)
+        yield Batch({"k": keys % 290_000, "v": keys})
+
+
+def test_rows_that_hardly_repeat_a_key_meet_on_their_member(client: JetInstance, out: str) -> None:
+    dag, grouping = DAG(), processors.group_by("k").agg(n=count(), total=sum_("v"))
+    source = dag.new_vertex("rows", processors.generate(shares))
+    first, second = dag.new_vertex("accumulate", grouping.accumulate), dag.new_vertex("combine", grouping.combine)
+    dag.edge(between(source, first).isolated()).edge(between(first, second).partitioned(grouping.key).distributed())
+    dag.edge(between(second, dag.new_vertex("sink", processors.write_list(out))))
+    client.new_job(dag).run(60)
+    found = Batch.concat(list(client.get_list(out)))
+    assert Counter(found["n"].tolist()) == {1: 280_000, 2: 10_000}
+    assert len(set(found["k"].tolist())) == 290_000
+    assert int(found["total"].sum()) == sum(range(300_000))
 
 
 @examples(25, suppress_health_check=list(HealthCheck))

@@ -71,7 +71,6 @@ class Driver:
         config: JobConfig | None = None,
         policy: LatencyPolicy = THROUGHPUT,
         placement: StatePlacement | None = None,
-        members: int = 1,
     ):
         self.processor = processor
         self.outbox = Outbox([room])
@@ -83,7 +82,6 @@ class Driver:
             global_index=index,
             local_parallelism=count,
             total_parallelism=count,
-            member_count=members,
             grid=grid,
             job_config=config or JobConfig(),
         )

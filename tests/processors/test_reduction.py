@@ -86,12 +86,6 @@ def test_more_rows_are_grouped_where_a_few_repeat() -> None:
     assert (reduction.grouped(10, 90), reduction.is_poor) == (True, True)
 
 
-def test_where_several_members_take_part_only_states_are_emitted() -> None:
-    stage = Driver(processors_of(processors.group_by("k").agg(n=count()).accumulate)[0], members=2)
-    assert stage.feed([numbers(*range(90))]).output == []
-    assert [batch.num_rows for batch in stage.complete()] == [0, 90]
-
-
 def test_after_some_time_rows_are_grouped_again() -> None:
     stage = driver(processors.group_by("k").agg(n=count()).accumulate)
     stage.feed([numbers(1, 2, 3, 4)]).feed([numbers(*range(PASSED * 16))])

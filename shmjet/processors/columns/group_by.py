@@ -41,8 +41,7 @@ _COUNTED: Final = ("item",)
 class GroupByProcessor(GroupingProcessor):
     """Groups the rows of batches, and items that are rows.
 
-    Where it emits states and hardly any row shares its key with another one, it passes rows on as they are, unless
-    other members take part.
+    Where it emits states and hardly any row shares its key with another one, it passes rows on as they are.
 
     Args:
         keys, aggregates: as `GroupingProcessor`.
@@ -84,9 +83,7 @@ class GroupByProcessor(GroupingProcessor):
         names = _COUNTED if self._only_counts else self._item_columns or needed
         schema = schema_of(self._schema) if self._schema else None
         self._gatherer = RowGatherer(GATHERED_ROWS, names, schema, needed or None)
-        # While members are replaced one by one, some are of a version that passes no rows on, and refuses them.
-        is_alone = context.member_count == 1
-        if not self._finishes and is_alone and _are_told_apart(self._keys, self._aggregates):
+        if not self._finishes and _are_told_apart(self._keys, self._aggregates):
             self._reduction = Reduction(MEASURED_ROWS)
             self._needed = needed or ()
             self._inputs = tuple(name for name in self._needed if name not in self._keys)
