@@ -73,8 +73,11 @@ def named_unhashable(error: TypeError, keys: Sequence[Any]) -> TypeError:
     return error
 
 
-NAN = float("nan")
-"""The one NaN of all keys in this process."""
+NAN, OTHER_NAN = float("nan"), float("nan")
+"""The one NaN of all keys in this process, and that of the other side of a join, which the first must not meet.
+
+Keys are told apart by which of these objects they hold, so whatever moves keys between processes has to bring them back.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """How a tasklet travels to another worker: one pickle of its processor and of what its tasklet knows.
 
 What belongs to the place and not to the processor (outbox, context, the member's maps) stays behind and is replaced by
-its counterpart at the other end, wherever the processor refers to it. A native table goes as the descriptor of its
-memory, so that its size does not matter. A processor that holds what cannot travel, a
-generator that is suspended, an open file, or that is larger than a move is worth, is refused and stays.
+its counterpart at the other end, wherever the processor refers to it; so are the NaNs that stand in keys. A native
+table goes as the descriptor of its memory, so that its size does not matter. A processor that holds what cannot travel,
+a generator that is suspended, an open file, or that is larger than a move is worth, is refused and stays.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from typing import Any
 
 import cloudpickle
 
+from shmjet.core.key_functions import NAN, OTHER_NAN
 from shmjet.data.code_pickling import CodePickler
 
 MOST_BYTES = 1 << 20
 """A state larger than this stays: a megabyte takes some milliseconds to pickle and to read back."""
 MOST_TABLES = 8
 """A message carries no more descriptors than these and one for the state."""
+
+_NANS = {"nan": NAN, "other nan": OTHER_NAN}
+"""They are found by identity in dicts of states, so those that come along have to be those of the other process."""
 
 
 class TooLarge(Exception):
@@ -92,7 +96,7 @@ def pack(state: Any, staying: Mapping[str, Any], most: int = MOST_BYTES) -> tupl
         does not travel or it is too large.
     """
     file = _Bounded(most)
-    pickler = _Pickler(file, {id(value): name for name, value in staying.items()})
+    pickler = _Pickler(file, {id(value): name for name, value in {**staying, **_NANS}.items()})
     try:
         pickler.dump(state)
         if len(pickler.tables) > MOST_TABLES:
@@ -104,4 +108,4 @@ def pack(state: Any, staying: Mapping[str, Any], most: int = MOST_BYTES) -> tupl
 
 def unpack(data: bytes | memoryview, here: Mapping[str, Any], fds: Sequence[int]) -> Any:
     """Read a state back, with what it referred to replaced by its counterparts here; the descriptors are not closed."""
-    return _Unpickler(io.BytesIO(data), here, fds).load()
+    return _Unpickler(io.BytesIO(data), {**here, **_NANS}, fds).load()

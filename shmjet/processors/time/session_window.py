@@ -158,9 +158,21 @@ class SessionWindowProcessor(WindowProcessor):
     def onward(self, watermark: Watermark) -> Watermark | None:
         """Hold the watermark where it would make the result of a session late, which ends with it and is open still."""
         time = watermark.timestamp
-        if not self._output.timed or not self._by_end or self._by_end[0][0] != time:
+        if not self._output.timed or not self._ends_at(time):
             return watermark
         return Watermark(time - 1) if time - 1 > self.sent else None
+
+    def _ends_at(self, time: int) -> bool:
+        """Say whether an open session ends at a time that no entry of the heap is below."""
+        by_end = self._by_end
+        while by_end and by_end[0][0] == time:
+            session = by_end[0][2]
+            if session.is_open and session.end == time:
+                return True
+            heappop(by_end)
+            if session.is_open:
+                self._push(session.end, session)
+        return False
 
     def results(self) -> Iterable[Any]:
         """Return the results of all sessions."""

@@ -19,7 +19,7 @@ from shmjet._native import unify_nans
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.inbox import Inbox
-from shmjet.core.key_functions import KeyFn, keys_of, plain
+from shmjet.core.key_functions import NAN, OTHER_NAN, KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.data.errors import ConfigError, ProcessorError
 from shmjet.data.marks import IDLE, Watermark
@@ -32,7 +32,7 @@ How = Literal["inner", "left", "right", "outer"]
 _FIRST = -(1 << 63)
 _END = 1 << 63
 _WATERMARK_KEY = BroadcastKey("watermark")
-_NANS = float("nan"), float("nan")
+_NANS = NAN, OTHER_NAN
 """What stands for NaN in the keys of each side: two objects, so that they match nothing."""
 
 

@@ -32,6 +32,17 @@ def test_a_session_goes_on_while_events_come_within_the_gap() -> None:
     ).expect([(3, 13, "b", 1, False), Watermark(28), (0, 28, "a", 3, False), Watermark(29), (40, 50, "a", 1, False)])
 
 
+def test_a_watermark_is_held_for_a_session_that_ends_with_it_and_not_for_one_that_has_grown() -> None:
+    def passed(*events: tuple[int, int]) -> list[int]:
+        supplier = processors.aggregate_to_session_window(None, None, SessionWindow(10), counting(), timed=True)
+        output = run(supplier, [*events, Watermark(10)]).output
+        return [found.timestamp for found in output if isinstance(found, Watermark)]
+
+    assert passed((0, 1)) == [9]
+    assert passed((0, 1), (5, 1)) == [10]
+    assert passed((0, 1), (5, 1), (0, 2)) == [9]
+
+
 def test_sessions_that_touch_are_two() -> None:
     verify_processor(sessions(10)).inputs([(0, "a"), (10, "a"), (-10, "a")]).expect(
         [(-10, 0, "a", 1, False), (0, 10, "a", 1, False), (10, 20, "a", 1, False)]
