@@ -45,7 +45,8 @@ class Load:
     """The parameters of a run.
 
     Args:
-        rate: events a second of event time. Jet's benchmark needs a multiple of 1,000, query 8 one of 10.
+        rate: events a second of event time: a multiple of 1,000, with which all bids on an auction come when it has
+            just begun (queries 4 and 6) and no auction comes before its seller (query 3).
         keys: how many auctions, sellers or people there are.
         window_ms: size of the windows.
         slide_ms: how far sliding windows are apart.

@@ -43,7 +43,7 @@ def milliseconds(what: str, duration: Duration, *, least: int = 1) -> int:
         found = round(duration / _MILLISECOND)
     elif not _is_number(duration):
         raise TypeError(f"{what} must be seconds or a timedelta, got {duration!r} ({type(duration).__name__})")
-    elif not math.isfinite(duration):
+    elif not isinstance(duration, int) and not math.isfinite(duration):
         raise ConfigError(f"{what} must be finite, got {duration!r}")
     else:
         found = round((duration if isinstance(duration, int | float) else duration.item()) * 1000)
@@ -51,7 +51,7 @@ def milliseconds(what: str, duration: Duration, *, least: int = 1) -> int:
         bound = "0" if least == 0 else f"{least / 1000:g} s"
         raise ConfigError(f"{what} must be at least {bound}, got {duration!r}")
     if found > LONGEST_MS:
-        raise ConfigError(f"{what} is too long: {duration!r}")
+        raise ConfigError(f"{what} is too long: {duration!r:.80}")
     return found
 
 

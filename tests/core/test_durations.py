@@ -10,7 +10,7 @@ import pytest
 from shmjet import Batch, session, sliding, tumbling
 from shmjet.core.durations import LONGEST_MS, milliseconds, timestamp_of
 from shmjet.core.event_timestamps import column_timestamps
-from shmjet.data.errors import BatchError
+from shmjet.data.errors import BatchError, ConfigError
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "ns"])
@@ -21,6 +21,12 @@ def test_a_timedelta64_is_neither_a_duration_nor_a_timestamp(unit: Any) -> None:
             window(odd)
     with pytest.raises(TypeError, match="a timestamp must be an int"):
         timestamp_of(odd)
+
+
+@pytest.mark.parametrize("size", [2**60, 10**400, 1e300])
+def test_a_duration_that_is_too_long_says_so_in_few_words(size: float) -> None:
+    with pytest.raises(ConfigError, match=r"tumbling: size is too long: .{1,80}$"):
+        tumbling(size)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.processor import Processor
 from shmjet.processors.general.base import BulkProcessor, Supply
-from shmjet.processors.general.state_keys import own_key
+from shmjet.processors.general.state_keys import own_key, with_own_nan
 
 
 class AggregateProcessor(BulkProcessor):
@@ -71,7 +71,7 @@ class AggregateProcessor(BulkProcessor):
         accumulators: list[Any] = []
         for _, (has_emitted, left) in entries:
             self._has_emitted |= has_emitted
-            accumulators += left
+            accumulators += map(with_own_nan, left)
         if accumulators and not self._is_touched:
             self._is_touched = True
             self._accumulator = accumulators.pop(0)

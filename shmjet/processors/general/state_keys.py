@@ -7,6 +7,7 @@ know: what the state is.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_
 from typing import Any
 
 from shmjet._native import unify_nans
@@ -17,6 +18,10 @@ from shmjet.core.state_placement import placement_in
 from shmjet.data.errors import ProcessorError
 
 _MOST_TRIED = 1 << 16
+_ATOMS = frozenset((int, float, str, bytes, type(None)))
+_COMPOUND = frozenset((dict, list, tuple))
+_MOST_PARTS = 16
+"""A longer list or tuple is not looked through: it is of items and not of accumulators."""
 
 
 def own_key(context: ProcessorContext) -> int:
@@ -45,12 +50,44 @@ def own_key(context: ProcessorContext) -> int:
 
 
 def with_one_nan(entries: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Return entries whose keys have the one NaN of this process, as the keys of items do."""
+    """Return entries whose keys, and dicts in whose values, have the one NaN of this process, as keys of items do."""
     keys = [key for key, _ in entries]
+    values = [value if type(value) in _ATOMS else with_own_nan(value) for _, value in entries]
     unified = unify_nans(keys, NAN)
-    if unified is keys:
+    if unified is keys and all(value is entry[1] for value, entry in zip(values, entries, strict=True)):
         return entries
-    return [(key, value) for key, (_, value) in zip(unified, entries, strict=True)]
+    return list(zip(unified, values, strict=True))
+
+
+def with_own_nan(value: Any) -> Any:
+    """Return a saved value in whose dicts NaN is the one of this process, by which what comes is found there.
+
+    Such dicts are accumulators (`grouping_by`), alone, in one another, or among the few parts of another accumulator.
+
+    Example:
+        >>> list(with_own_nan({float("nan"): 1, 2: 3}))[0] is NAN
+        True
+    """
+    kind = type(value)
+    if kind is dict:
+        keys, parts = list(value), list(value.values())
+        unified = unify_nans(keys, NAN)
+        own = list(map(with_own_nan, parts)) if parts and type(parts[0]) in _COMPOUND else parts
+        if unified is keys and all(map(is_, own, parts)):
+            return value
+        made = dict(zip(unified, own, strict=True))
+        return made if len(made) == len(value) else value  # with several NaNs it is a dict of the user's
+    if kind not in _COMPOUND or len(value) > _MOST_PARTS:
+        return value
+    for part in value:
+        if type(part) in _COMPOUND:
+            break
+    else:
+        return value
+    own = list(map(with_own_nan, value))
+    if all(map(is_, own, value)):
+        return value
+    return own if kind is list else tuple(own)
 
 
 def put_back(states: dict[Any, Any], entries: list[tuple[Any, Any]], context: ProcessorContext, advice: str) -> None:
