@@ -124,7 +124,7 @@ def test_batches_of_all_workers_have_all_numbers(jet: shmjet.JetInstance, eventu
     assert numbers[:upto] == list(range(upto))
 
 
-@pytest.mark.parametrize("rate", [0, -3, math.nan, math.inf])
+@pytest.mark.parametrize("rate", [0, -3, math.nan, math.inf, 10**400], ids=lambda rate: f"{rate!r:.4}")
 def test_a_rate_is_above_0(rate: float) -> None:
     with pytest.raises(ConfigError, match="item_stream: rate must be above 0"):
         sources.item_stream(rate)

@@ -6,7 +6,6 @@ what the engine costs shows as lateness. Processor g of P makes the numbers g, g
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,9 +38,9 @@ def checked_rate(where: str, rate: Any) -> Fraction:
     """
     if isinstance(rate, bool) or not isinstance(rate, Real):
         raise TypeError(f"{where} must be a number of items a second, got {rate!r} ({type(rate).__name__})")
+    if not 1e-9 <= rate <= 1e9:
+        raise ConfigError(f"{where} must be above 0 and at most 1,000,000,000 items a second, got {rate!r:.80}")
     value = float(rate)
-    if not (math.isfinite(value) and 1e-9 <= value <= 1e9):
-        raise ConfigError(f"{where} must be above 0 and at most 1,000,000,000 items a second, got {rate!r}")
     if value >= 1:
         return Fraction(value).limit_denominator(_FINEST)
     return 1 / (1 / Fraction(value)).limit_denominator(_FINEST)
