@@ -277,7 +277,8 @@ class FrameGroups(FrameStates):
             states, _ = self._open.states(at, _GATHERED_ROWS)
             ends: Any = states.parts()[0][FRAME]
             is_open = ends > self._closed_to
-            into.merge(states if is_open.all() else states.filter(is_open))
+            if is_open.any():  # no rows with a mask would say what a column is
+                into.merge(states if is_open.all() else states.filter(is_open))
             yield None
 
     def captured(self) -> FrameGroups:

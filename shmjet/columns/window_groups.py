@@ -218,7 +218,8 @@ class DeductedWindows(CombinedWindows):
         states, _ = self._window.states(0, len(self._window))
         counts: Any = states.parts()[0][f"{ROWS}{self._separator}n"]
         self._window = self._table()
-        self._window.merge(states.filter(counts > 0))
+        if counts.any():  # no rows with a mask would say what a column is
+            self._window.merge(states.filter(counts > 0))
 
     def _shown_of(self, batch: Batch) -> Batch:
         columns, masks = batch.parts()

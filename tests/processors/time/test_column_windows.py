@@ -249,6 +249,23 @@ def test_integers_become_floats_in_the_middle() -> None:
     check(calls, ("k",), EXACT, 30, 10)
 
 
+@pytest.mark.parametrize(("groups", "restarts"), [(1, True), (9, False)])
+@pytest.mark.parametrize("two_stages", [False, True])
+def test_nulls_that_have_gone_say_nothing_of_the_type_of_a_key(groups: int, restarts: bool, two_stages: bool) -> None:
+    """Nulls alone are a column of floats, which does not hold the number here."""
+    grouped = grouped_by(("k", "b"), {"n": count()}, SlidingWindow(SlidingWindowPolicy(20, 10)), "ts")
+    windows = Windows(grouped, two_stages=two_stages, processors=1)
+    number = 2**62 + 1
+    windows.feed(Batch({"ts": [1] * groups, "k": [None] * groups, "b": list(range(groups))}))
+    windows.feed(Batch({"ts": [11], "k": [None], "b": [0]}))
+    windows.pass_on(35)
+    if restarts:
+        windows.restart(1)
+    windows.feed(Batch({"ts": [39], "k": [number], "b": [0]}))
+    found = [row["k"] for batch in windows.end() for row in batch.rows() if row["k"] is not None]
+    assert found == [number, number]
+
+
 def test_windows_are_emitted_once_where_processors_were_at_different_ones() -> None:
     grouped = grouped_by(("k",), EXACT, SlidingWindow(SlidingWindowPolicy(30, 10)), "ts")
     windows = Windows(grouped, two_stages=False, processors=2)
