@@ -41,7 +41,8 @@ def check_seconds(name: str, value: Any, *, zero: bool = False) -> float:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not is_number or not 0 <= seconds <= float_info.max or (seconds == 0 and not zero):
-        raise ConfigError(f"{name} must be a number of seconds {'of at least' if zero else 'above'} 0, got {value!r:.80}")
+        least = "of at least" if zero else "above"
+        raise ConfigError(f"{name} must be a number of seconds {least} 0, got {value!r:.80}")
     return float(seconds)
 
 

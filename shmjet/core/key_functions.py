@@ -76,7 +76,8 @@ def named_unhashable(error: TypeError, keys: Sequence[Any]) -> TypeError:
 NAN, OTHER_NAN = float("nan"), float("nan")
 """The one NaN of all keys in this process, and that of the other side of a join, which the first must not meet.
 
-Keys are told apart by which of these objects they hold, so whatever moves keys between processes has to bring them back.
+Keys are told apart by which of these objects they hold, so whatever moves keys to another process has to put that
+process's own in.
 """
 
 

@@ -25,7 +25,7 @@ MOST_TABLES = 8
 """A message carries no more descriptors than these and one for the state."""
 
 _NANS = {"nan": NAN, "other nan": OTHER_NAN}
-"""They are found by identity in dicts of states, so those that come along have to be those of the other process."""
+"""States find NaN by identity, so a state that comes along needs the objects of the process that it comes to."""
 
 
 class TooLarge(Exception):

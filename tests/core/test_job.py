@@ -27,7 +27,7 @@ def test_durations_are_seconds_or_a_timedelta():
     assert (config.snapshot_interval, config.latency_target) == (2.0, 0.005)
     with pytest.raises(ConfigError, match=r"JobConfig.snapshot_interval must be a number of seconds above 0"):
         config.snapshot_interval = timedelta(0)
-    with pytest.raises(ConfigError, match=r"JobConfig.latency_target must be a number of seconds above 0, got 1.{1,80}$"):
+    with pytest.raises(ConfigError, match=r"latency_target must be a number of seconds above 0, got 1.{1,80}$"):
         config.latency_target = 10**400
 
 

@@ -13,7 +13,18 @@ import pytest
 
 from shmjet import processors, sliding
 from shmjet._native import unify_nans
-from shmjet.aggregate_ops import all_of, bottom_n, counting, grouping_by, max_by, min_by, sorting, summing, to_list, top_n
+from shmjet.aggregate_ops import (
+    all_of,
+    bottom_n,
+    counting,
+    grouping_by,
+    max_by,
+    min_by,
+    sorting,
+    summing,
+    to_list,
+    top_n,
+)
 from shmjet.pipeline import BatchStage, Pipeline
 from shmjet.processors import sort
 from shmjet.processors.general.stateful import rolling_aggregate

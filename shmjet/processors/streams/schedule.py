@@ -38,7 +38,8 @@ def checked_rate(where: str, rate: Any) -> Fraction:
     """
     if isinstance(rate, bool) or not isinstance(rate, Real):
         raise TypeError(f"{where} must be a number of items a second, got {rate!r} ({type(rate).__name__})")
-    if not 1e-9 <= rate <= 1e9:
+    given: Any = rate  # an int beyond a float can be compared with one
+    if not 1e-9 <= given <= 1e9:
         raise ConfigError(f"{where} must be above 0 and at most 1,000,000,000 items a second, got {rate!r:.80}")
     value = float(rate)
     if value >= 1:
