@@ -26,6 +26,9 @@ _SPARSE: Final = 4
 
 _FEW: Final = 4096
 
+_NO_GROUP: Final = (1 << 32) - 1
+"""No table has so many groups."""
+
 SLICE_ROWS: Final = 8192
 """Groups of a slice, at most: some 100 microseconds of reading."""
 
@@ -76,10 +79,12 @@ class RestoredGroups:
         found, self._positions = self._positions, []
         if not found or not self._is_distinct or _are_in_order(found):
             return
+        order = _without_gaps(found)
+        if order is not None:
+            self._groups.arrange(order)
+            return
         positions = np.concatenate([np.asarray(each, np.uint32) for each in found])
         rows = len(positions)
-        if not rows:
-            return
         most = int(positions.max()) + 1
         if most > _SPARSE * rows + _FEW:
             self._groups.arrange(np.argsort(positions, kind="stable").astype(np.uint32))
@@ -98,3 +103,16 @@ def _are_in_order(found: list[Positions | range]) -> bool:
             return False
         end = each.stop
     return True
+
+
+def _without_gaps(found: list[Positions | range]) -> Positions | None:
+    """Return the order of groups whose positions are all from 0 on, each once; None: they are not."""
+    rows = sum(map(len, found))
+    order, numbers, end = np.full(rows, _NO_GROUP, np.uint32), np.arange(rows, dtype=np.uint32), 0
+    for each in found:
+        begin, end = end, end + len(each)
+        try:
+            order[np.asarray(each, np.intp)] = numbers[begin:end]
+        except IndexError:
+            return None
+    return None if (order == _NO_GROUP).any() else order

@@ -5,7 +5,9 @@ A processor says so by attributes with an underscore, so that a class of a user 
 
 from __future__ import annotations
 
+from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor
+from shmjet.core.state_placement import OwnEntries
 
 
 def saves_at_end(processor: Processor) -> bool:
@@ -24,3 +26,8 @@ def capture(processor: Processor) -> bool:
     It may emit. Returns False to be called again before anything else.
     """
     return processor._capture()
+
+
+def are_own(inbox: Inbox) -> bool:
+    """Whether the processor that gets these saved entries back has saved them itself; see `OwnEntries`."""
+    return isinstance(inbox._items, OwnEntries)

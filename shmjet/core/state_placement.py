@@ -80,6 +80,13 @@ class OwnRows:
     taken: bytes | None = None
 
 
+class OwnEntries(list[Any]):
+    """Entries of one partition that a processor gets back which has saved them itself.
+
+    No row in them is a second time in any others of these, whatever the edges into the vertex bring where.
+    """
+
+
 class NullKey:
     """The key of saved state whose key is None, which `offer_to_snapshot` refuses as a key; of the same partition.
 

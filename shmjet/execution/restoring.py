@@ -17,7 +17,7 @@ from typing import Any, Final
 from shmjet._native import Codec
 from shmjet.core import ColumnKey, ProcessorError
 from shmjet.core.key_functions import mapped
-from shmjet.core.state_placement import OwnRows
+from shmjet.core.state_placement import OwnEntries, OwnRows
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.job_plan import JobPlan
 from shmjet.execution.snapshot_orders import Place
@@ -157,7 +157,8 @@ class Restoring:
                     continue
                 owner = me if piece.partition == BROADCAST else self._owner(v, piece)
                 if me == (record.processor if owner in ended else owner):
-                    yield self._entries(v, piece)
+                    entries = self._entries(v, piece)
+                    yield OwnEntries(entries) if me == record.processor and piece.partition >= 0 else entries
         yield from self._sorted_out(v, saved).pop(me, ())
 
     def _is_of_rows(self, piece: Piece) -> bool:

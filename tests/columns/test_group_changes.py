@@ -38,6 +38,8 @@ class Saves:
         self.known: dict[Any, list[Piece]] = {}
         self.hashed = 0
         """Keys whose partition was asked for."""
+        self.are_new = False
+        """Whether groups are loaded as new ones: every second time."""
         self.written = 0
         """Partitions of the last save that were written; -1: all groups were written, not by partition."""
 
@@ -64,8 +66,9 @@ class Saves:
         restored = TypedGroups(["k"], AGGREGATES)
         pieces = RestoredGroups(restored)
         for piece in [*found, *(piece for some in parts.values() for piece in some)]:
-            pieces.merge(piece.states, piece.positions)
+            pieces.merge(piece.states, piece.positions, self.are_new)
         pieces.finish()
+        self.are_new = not self.are_new
         return restored
 
 

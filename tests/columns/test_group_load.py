@@ -100,3 +100,31 @@ def test_keys_that_get_another_dtype_after_loading_are_found() -> None:
     again.add(rows(np.arange(2000) + 0.0))
     again.add(rows([0.5]))
     assert contents(again)["n"] == [2] * 2000 + [1]
+
+
+@pytest.mark.parametrize("are_new", [False, True])
+@pytest.mark.parametrize(
+    "places",
+    [
+        [[3, 1], [0, 2]],
+        [range(2, 4), range(2)],
+        [range(2), [2, 3]],
+        [[1, 2], [4, 3]],  # the group at 0 belongs to another processor
+        [[0, 9000], [1, 12_000]],
+        [[0, 2], [2, 1]],  # of two processors
+        [[3, 1], [0, 2], [], range(0)],
+    ],
+)
+def test_restored_groups_are_in_the_order_of_their_positions(places: list[Any], are_new: bool) -> None:
+    groups, number = Groups(["k"], {"n": count()}), 0
+    again = RestoredGroups(groups)
+    expected = []
+    for each in places:
+        keys = np.arange(number, number + len(each))
+        one = Groups(["k"], {"n": count()})
+        one.add(Batch({"k": keys}))
+        again.merge(one.states(0, 9)[0], each if isinstance(each, range) else np.array(each, np.uint32), are_new)
+        expected += zip(each, keys.tolist(), strict=True)
+        number += len(each)
+    again.finish()
+    assert groups.results(0, 99)[0].to_dict()["k"] == [key for _, key in sorted(expected)]

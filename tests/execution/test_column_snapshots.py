@@ -14,6 +14,7 @@ import pytest
 
 from shmjet import Batch
 from shmjet.columns import count, group_changes, sum_
+from shmjet.columns.group_export import RestoredGroups
 from shmjet.core import DAG, between, column, columns, from_
 from shmjet.processors import group_by, hash_join_batches, map_batches, read_items, to_batches, to_rows
 from shmjet.processors.columns.project_batches import project_batches
@@ -210,6 +211,13 @@ def files_by_vertex(folder: Path) -> dict[str, list[set[str]]]:
 
 def test_state_that_did_not_change_is_referred_to_and_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_changes, "LEAST_GROUPS", 2)
+    loaded, merge = Counter[bool](), RestoredGroups.merge
+
+    def noted(groups: RestoredGroups, states: Batch, positions: Any, are_new: bool = False) -> None:
+        loaded[are_new] += not isinstance(positions, range)  # those of one partition
+        merge(groups, states, positions, are_new)
+
+    monkeypatch.setattr(RestoredGroups, "merge", noted)
     ends = []
     for at, kill_at in enumerate((500, 900, None)):
         ends.append(kill_at)
@@ -229,3 +237,5 @@ def test_state_that_did_not_change_is_referred_to_and_restored(tmp_path: Path, m
     for name in ("join", "group"):
         files = files_by_vertex(tmp_path)[name]
         assert any(before & after for before, after in pairwise(files)), name
+    assert loaded[True]  # by the processor that had saved them
+    assert loaded[False]  # by another one

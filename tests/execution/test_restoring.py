@@ -13,8 +13,9 @@ import pytest
 
 from shmjet._native import Codec
 from shmjet.columns import Batch
-from shmjet.core import BroadcastKey
+from shmjet.core import BroadcastKey, Inbox
 from shmjet.core.keys import partition_id
+from shmjet.core.saving import are_own
 from shmjet.core.state_placement import OwnRows
 from shmjet.execution.restoring import Restoring
 from shmjet.execution.snapshot_writer import ProcessorEntries, SnapshotWriter
@@ -157,6 +158,31 @@ def test_rows_of_a_processor_that_has_ended_stay_with_the_one_that_saved_them(tm
     write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, [SavedVertex("v", 3, 271, records)]))
     assert taken(restored(tmp_path, 0, plan_of(3))) == [n for n in range(271) if n % 3 != 2]
     assert taken(restored(tmp_path, 2, plan_of(3))) == sorted([*range(2, 271, 3), *range(2, 271, 3)])
+
+
+@pytest.mark.parametrize("parallelism", [3, 2])
+def test_entries_of_a_partition_are_told_apart_by_who_has_saved_them(tmp_path: Path, parallelism: int) -> None:
+    writer = SnapshotWriter(str(tmp_path), "a.chunk", Codec())
+    records = []
+    for processor in range(3):
+        entries = ProcessorEntries(writer, StatePartitions(plan_of(3), [], 0), processor)
+        entries.add_lasting("part", STATE[processor])  # its owner may be another one
+        assert entries.flush(lambda: False)
+        records.append(ProcessorRecord(processor, False, entries.pieces))
+    writer.close()
+    write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, [SavedVertex("v", 3, 271, records)]))
+    plan = plan_of(parallelism)
+    restoring = Restoring(str(tmp_path / "m"), plan, [], lambda v: StatePartitions(plan, [], v), Codec())
+    found, inbox = {}, Inbox()
+    for processor in range(parallelism):
+        for some in restoring.share((0, processor)).lists:
+            inbox.fill(some)
+            found[processor, inbox.peek()] = are_own(inbox)
+            inbox.clear()
+    restoring.close()
+    owners = [owner_of(entry[0], parallelism) for entry in STATE[:3]]
+    assert found == {(owner, STATE[by]): owner == by for by, owner in enumerate(owners)}
+    assert set(found.values()) == {False, True}
 
 
 @pytest.mark.parametrize("size", [1000, 2 << 20])

@@ -118,7 +118,7 @@ static inline int group_expect(group_table_t *table, uint64_t groups) {
     uint64_t segments = UINT64_C(1) << depth;
     if (memory->header->depth || !depth) return GROUP_OK;
     if (group_reserve(memory, REGION_DIRECTORY, GROUP_DIRECTORY_OFFSET + 4 * segments) < 0 ||
-        group_reserve(memory, REGION_SLOTS, segments * SEGMENT_BYTES) < 0 ||
+        group_reserve_unmapped(memory, REGION_SLOTS, segments * SEGMENT_BYTES) < 0 ||
         group_reserve(memory, REGION_FILLS, segments * 4) < 0)
         return GROUP_ERRNO;
     for (uint32_t i = 0; i < segments; i++) store_u32(directory_entry(table, i), i << 5 | depth);
@@ -134,6 +134,7 @@ static inline int group_fill(group_table_t *table, uint32_t segment) {
     uint32_t count = (uint32_t)(waiting->rows + waiting->ends[segment] - rows);
     uint32_t most = table->memory.header->depth <= ROOMY_DEPTH ? ROOMY_FILL : MOST_FILL;
     waiting->waits[segment] = 0;
+    group_map_pages(&table->memory, REGION_SLOTS, segment * SEGMENT_BYTES, SEGMENT_BYTES);
     if (count > most) {
         for (uint32_t i = 0; i < count; i++) {
             int status = group_enter(table, (uint64_t)table->tags[rows[i]] << 32 | (rows[i] + 1));

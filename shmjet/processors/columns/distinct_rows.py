@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import may_be_saved, policy_in
 from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.core.saving import are_own
 from shmjet.processors.columns.empty_results import EmptyResults
 from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState
 from shmjet.processors.columns.reduction import MEASURED_ROWS, Reduction
@@ -133,11 +134,12 @@ class DistinctRowsProcessor(ExpandingProcessor):
     def restore_from_snapshot(self, inbox: Inbox) -> None:
         """Take keys, for as long as a call should take."""
         deadline = monotonic_ns() + policy_in(self.context).call_ns
+        is_own = are_own(inbox)
         while inbox:
             key, (keys, value) = inbox.poll()
             if self._restoring is None:
                 self._restoring = GroupsState(self._table.begin(keys), keys, self.context)
-            self._restoring.restore(key, value)
+            self._restoring.restore(key, value, is_own)
             if monotonic_ns() >= deadline:
                 return
 

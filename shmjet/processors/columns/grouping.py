@@ -10,6 +10,7 @@ from shmjet.columns.aggregates import Aggregate
 from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import ProcessorContext
+from shmjet.core.saving import are_own
 from shmjet.processors.columns.groups_state import ChangeNotes, GroupsState
 from shmjet.processors.columns.saving import CapturedState
 from shmjet.processors.general.base import BulkProcessor
@@ -102,8 +103,10 @@ class GroupingProcessor(BulkProcessor):
         """Merge pieces, for as long as a call should take."""
         deadline = monotonic_ns() + policy_in(self.context).call_ns
         state = self._restoring = self._restoring or GroupsState(self._table, self._keys, self.context)
+        is_own = are_own(inbox)
         while inbox:
-            state.restore(*inbox.poll())
+            key, value = inbox.poll()
+            state.restore(key, value, is_own)
             if monotonic_ns() >= deadline:
                 return
 

@@ -122,8 +122,13 @@ class GroupsState:
         for piece in pieces():
             yield partitions.key_of(piece.states), (partitions.form, piece.states, piece.positions)
 
-    def restore(self, key: Any, value: Any) -> None:
+    def restore(self, key: Any, value: Any, is_own: bool = False) -> None:
         """Take one entry of `entries` of any processor.
+
+        Args:
+            key: of the entry.
+            value: of the entry.
+            is_own: it is one of `OwnEntries`.
 
         Raises:
             ProcessorError: its groups may belong to other processors.
@@ -132,17 +137,18 @@ class GroupsState:
         if not isinstance(key, BroadcastKey):
             form, states, positions = value
             check_form(self._context, "group_by", form, self._partitions)
-            is_all = isinstance(key, OwnRows) and key.taken is None
+            is_new = is_own or (isinstance(key, OwnRows) and key.taken is None)
             if isinstance(key, OwnRows) and key.taken is not None and not all(key.taken):
                 states, positions = self._of_mine(key.taken, states, positions)
             if len(positions):  # no rows with a mask would say what the column is
-                self._restored.merge(states, positions, are_new=is_all)
+                self._restored.merge(states, positions, are_new=is_new)
             return
         what, index, *_ = cast("tuple[Any, ...]", key.key)
         if what == HEAD:
             self._merge_head(value)
         elif takes_place(self._context, index):
-            self._restored.merge(*value)
+            states, positions = value
+            self._restored.merge(states, positions, are_new=index == self._context.global_index)
 
     def _of_mine(self, taken: bytes, states: Batch, positions: range) -> tuple[Batch, Positions]:
         """Return the rows of some partitions, and their positions."""
