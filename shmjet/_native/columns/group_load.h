@@ -1,7 +1,7 @@
 /* Groups that are all new, as a restore brings them: rows are appended, and no key is looked for. No Python in here.
  *
  * When something is looked for next, the rows are listed by the segment of the index that their hashes lead to. A
- * segment is filled when a hash leads to it first: all at once, while it lies in the cache, and none before
+ * segment is made and filled when a hash leads to it first: all at once, while it lies in the cache, and none before
  * it is needed, so that what comes first after a restore waits for the listing only. Looking for each row of a table by
  * itself takes two to three times as long: each waits for memory.
  */
@@ -110,34 +110,42 @@ static inline int group_enter(group_table_t *table, uint64_t slot) {
     }
 }
 
-/* Gives an empty index the segments for so many groups, half full. */
+/* Gives an empty index the directory for so many groups, whose segments would be half full; there are none yet. */
 static inline int group_expect(group_table_t *table, uint64_t groups) {
     group_memory_t *memory = &table->memory;
     uint32_t depth = 0;
     while (depth < MAX_DEPTH && groups >> depth > SEGMENT_SLOTS / 2) depth++;
-    uint64_t segments = UINT64_C(1) << depth;
-    if (memory->header->depth || !depth) return GROUP_OK;
-    if (group_reserve(memory, REGION_DIRECTORY, GROUP_DIRECTORY_OFFSET + 4 * segments) < 0 ||
-        group_reserve_unmapped(memory, REGION_SLOTS, segments * SEGMENT_BYTES) < 0 ||
-        group_reserve(memory, REGION_FILLS, segments * 4) < 0)
-        return GROUP_ERRNO;
-    for (uint32_t i = 0; i < segments; i++) store_u32(directory_entry(table, i), i << 5 | depth);
-    memory->header->segments = segments;
+    uint64_t entries = UINT64_C(1) << depth;
+    if (group_reserve(memory, REGION_DIRECTORY, GROUP_DIRECTORY_OFFSET + 4 * entries) < 0) return GROUP_ERRNO;
     memory->header->depth = depth;
     return GROUP_OK;
 }
 
-/* Fills a segment that waits. Returns GROUP_OK or an error. */
-static inline int group_fill(group_table_t *table, uint32_t segment) {
+/* Has the directory lead to a segment of its own from a prefix that waits. Returns GROUP_OK or an error. */
+static inline int group_make_segment(group_table_t *table, uint32_t prefix, uint32_t *segment) {
     group_waiting_t *waiting = &table->waiting;
-    const uint32_t *rows = waiting->rows + (segment ? waiting->ends[segment - 1] : 0);
-    uint32_t count = (uint32_t)(waiting->rows + waiting->ends[segment] - rows);
+    *segment = 0; /* a new table has this one */
+    int status = waiting->made ? group_new_segment(table, segment) : GROUP_OK;
+    if (status != GROUP_OK) return status;
+    waiting->made = 1;
+    waiting->waits[prefix] = 0;
+    uint32_t more = table->memory.header->depth - waiting->depth, first = prefix << more;
+    for (uint32_t i = 0; i < UINT32_C(1) << more; i++)
+        store_u32(directory_entry(table, first + i), *segment << 5 | waiting->depth);
+    return GROUP_OK;
+}
+
+/* Makes and fills the segment of a prefix that waits. Returns GROUP_OK or an error. */
+static inline int group_fill(group_table_t *table, uint32_t prefix) {
+    group_waiting_t *waiting = &table->waiting;
+    const uint32_t *rows = waiting->rows + (prefix ? waiting->ends[prefix - 1] : 0);
+    uint32_t count = (uint32_t)(waiting->rows + waiting->ends[prefix] - rows), segment;
     uint32_t most = table->memory.header->depth <= ROOMY_DEPTH ? ROOMY_FILL : MOST_FILL;
-    waiting->waits[segment] = 0;
-    group_map_pages(&table->memory, REGION_SLOTS, segment * SEGMENT_BYTES, SEGMENT_BYTES);
+    int status = group_make_segment(table, prefix, &segment);
+    if (status != GROUP_OK) return status;
     if (count > most) {
         for (uint32_t i = 0; i < count; i++) {
-            int status = group_enter(table, (uint64_t)table->tags[rows[i]] << 32 | (rows[i] + 1));
+            status = group_enter(table, (uint64_t)table->tags[rows[i]] << 32 | (rows[i] + 1));
             if (status != GROUP_OK) return status;
         }
     } else {
@@ -156,14 +164,14 @@ static inline int group_fill(group_table_t *table, uint32_t segment) {
 /* Fills the segments that the hashes of a block lead to. Returns GROUP_OK or an error. */
 static inline int group_fill_for(group_table_t *table, int count) {
     for (int i = 0; i < count && table->waiting.segments; i++) {
-        uint32_t segment = prefix_of(tag_of(table->block->hashes[i]), table->waiting.depth);
-        int status = table->waiting.waits[segment] ? group_fill(table, segment) : GROUP_OK;
+        uint32_t prefix = prefix_of(tag_of(table->block->hashes[i]), table->waiting.depth);
+        int status = table->waiting.waits[prefix] ? group_fill(table, prefix) : GROUP_OK;
         if (status != GROUP_OK) return status;
     }
     return GROUP_OK;
 }
 
-/* Lists the rows that were loaded by the segments that they go to, all of which wait then. Returns GROUP_OK or an
+/* Lists the rows that were loaded by the prefixes of their segments, all of which wait then. Returns GROUP_OK or an
  * error, and then the table is of no more use. */
 static inline int group_list_loaded(group_table_t *table) {
     uint64_t rows = table->loaded;
@@ -181,11 +189,9 @@ static inline int group_list_loaded(group_table_t *table) {
         return errno = ENOMEM, GROUP_ERRNO;
     }
     for (uint64_t i = 0; i < rows; i++) ends[prefix_of(table->tags[i], depth) + 1]++;
-    for (size_t s = 0; s < segments; s++) {
-        waiting->waits[s] = ends[s + 1] > 0;
-        waiting->segments += ends[s + 1] > 0;
-        ends[s + 1] += ends[s];
-    }
+    memset(waiting->waits, 1, segments);
+    waiting->segments = segments;
+    for (size_t s = 0; s < segments; s++) ends[s + 1] += ends[s];
     /* So far where each segment begins; this makes it where it ends. */
     for (uint64_t i = 0; i < rows; i++) waiting->rows[ends[prefix_of(table->tags[i], depth)]++] = (uint32_t)i;
     table->loaded = 0;
@@ -195,8 +201,8 @@ static inline int group_list_loaded(group_table_t *table) {
 /* Makes all of the index of the rows that were loaded. Errors as of group_list_loaded(). */
 static inline int group_settle(group_table_t *table) {
     int status = group_list_loaded(table);
-    for (uint32_t segment = 0; status == GROUP_OK && table->waiting.segments; segment++)
-        if (table->waiting.waits[segment]) status = group_fill(table, segment);
+    for (uint32_t prefix = 0; status == GROUP_OK && table->waiting.segments; prefix++)
+        if (table->waiting.waits[prefix]) status = group_fill(table, prefix);
     return status;
 }
 

@@ -108,8 +108,7 @@ static inline int group_extend_mapping(group_memory_t *memory, int region, size_
     return 0;
 }
 
-/* Allocates pages at the end of a region; `is_mapped`: maps them at once. */
-static inline int group_allocate(group_memory_t *memory, int region, size_t bytes, int is_mapped) {
+static inline int group_allocate(group_memory_t *memory, int region, size_t bytes) {
     size_t have = memory->header->allocated[region], step = have;
     if (step < STEP_LEAST) step = STEP_LEAST;
     if (step > STEP_MOST) step = STEP_MOST;
@@ -118,7 +117,7 @@ static inline int group_allocate(group_memory_t *memory, int region, size_t byte
     off_t start = (off_t)region << GROUP_REGION_SHIFT;
     while (fallocate(memory->fd, 0, start + (off_t)have, (off_t)(wanted - have)) < 0)
         if (errno != EINTR) return -1;
-    if (is_mapped) (void)madvise(memory->base[region] + have, wanted - have, MADV_POPULATE_WRITE);
+    (void)madvise(memory->base[region] + have, wanted - have, MADV_POPULATE_WRITE);
     memory->header->allocated[region] = wanted;
     return 0;
 }
@@ -126,17 +125,7 @@ static inline int group_allocate(group_memory_t *memory, int region, size_t byte
 /* Makes sure that the first `bytes` bytes of a region can be written. May move the region's mapping. Returns 0, or -1
  * with errno. */
 static inline int group_reserve(group_memory_t *memory, int region, size_t bytes) {
-    return bytes <= memory->header->allocated[region] ? 0 : group_allocate(memory, region, bytes, 1);
-}
-
-/* As group_reserve(), for memory most of which is used later: a page is cleared and mapped when it is touched. */
-static inline int group_reserve_unmapped(group_memory_t *memory, int region, size_t bytes) {
-    return bytes <= memory->header->allocated[region] ? 0 : group_allocate(memory, region, bytes, 0);
-}
-
-/* Maps some of what group_reserve_unmapped() has allocated. */
-static inline void group_map_pages(group_memory_t *memory, int region, size_t offset, size_t bytes) {
-    (void)madvise(memory->base[region] + offset, bytes, MADV_POPULATE_WRITE);
+    return bytes <= memory->header->allocated[region] ? 0 : group_allocate(memory, region, bytes);
 }
 
 static inline void group_unmap(group_memory_t *memory) {

@@ -58,11 +58,12 @@ typedef struct {
 
 /* The rows that were loaded and are not in the index yet, by the segment that each goes to: group_load.h. */
 typedef struct {
-    uint64_t segments; /* that wait to be filled; 0: none does, and nothing is held */
-    uint32_t depth;    /* of the directory when they were listed: segment s was that of prefix s */
-    uint32_t *rows;    /* from 0 on, segment by segment */
-    uint32_t *ends;    /* where the rows of each segment end */
-    uint8_t *waits;    /* a byte for each segment */
+    uint64_t segments; /* that wait to be made and filled; 0: none does, and nothing is held */
+    uint32_t depth;    /* of the directory when they were listed: there is one for each prefix of so many bits */
+    int made;          /* whether one has been made */
+    uint32_t *rows;    /* from 0 on, prefix by prefix */
+    uint32_t *ends;    /* where the rows of each prefix end */
+    uint8_t *waits;    /* a byte for each prefix: whether its entries of the directory lead nowhere yet */
 } group_waiting_t;
 
 typedef struct {
