@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.data.errors import BatchError
+from shmjet.data.masked import is_masked_array, masked_value
 from shmjet.data.text import Mask, Text
 from shmjet.data.typed_column import Physical, TypedColumn, nulls, plain_physical
 from shmjet.data.typed_sequences import is_typed_value, typed_sequence
@@ -28,7 +29,7 @@ def as_column(name: str, given: Any) -> tuple[Values, Mask | None]:
     """
     if isinstance(given, Text | TypedColumn):
         return given, None
-    if isinstance(given, np.ma.MaskedArray):
+    if is_masked_array(given):
         if given.dtype.hasobject and given.ndim == 1:
             return _sequence_column(name, given.tolist())
         column, _ = as_column(name, np.ma.getdata(given))
@@ -93,8 +94,9 @@ def _array_column(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]:
     mask = None
-    if any(value is np.ma.masked for value in values):
-        values = [None if value is np.ma.masked else value for value in values]
+    masked = masked_value()
+    if any(value is masked for value in values):
+        values = [None if value is masked else value for value in values]
     if any(value is None for value in values):
         mask = np.array([value is not None for value in values], np.bool_)
     present = values if mask is None else [value for value in values if value is not None]

@@ -20,6 +20,7 @@ from shmjet.data.decimal_columns import of_floats, of_integers, rescaled, to_flo
 from shmjet.data.decimals import stored_decimals
 from shmjet.data.errors import BatchError
 from shmjet.data.instants import stored_instants
+from shmjet.data.masked import masked_value
 from shmjet.data.nested_values import encoded
 from shmjet.data.text import Mask, Text
 from shmjet.data.typed_column import TypedColumn, nulls
@@ -41,7 +42,8 @@ def column_of(name: str, given: Any, kind: Kind) -> tuple[Values, Mask | None]:
     is_sequence = not isinstance(given, Text | TypedColumn | np.ndarray | str | bytes | Mapping)
     if is_sequence and isinstance(given, Iterable):
         given = list(given)
-        mask = np.array([value is not None and value is not np.ma.masked for value in given], np.bool_)
+        masked = masked_value()
+        mask = np.array([value is not None and value is not masked for value in given], np.bool_)
         if not mask.any():
             return nulls(kind, len(given)), None if mask.all() else mask
         if isinstance(kind, ColumnType):

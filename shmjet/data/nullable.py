@@ -19,6 +19,7 @@ from shmjet.data.column import Values, as_column, checked_mask, plain_values
 from shmjet.data.column_types import ColumnType, Kind, kind_of
 from shmjet.data.errors import BatchError
 from shmjet.data.fitting import column_of, fitted
+from shmjet.data.masked import masked_value
 from shmjet.data.row_choice import checked_rows, is_mask, true_rows
 from shmjet.data.text import Indices, Mask, Text
 from shmjet.data.typed_column import TypedColumn
@@ -298,7 +299,7 @@ class Nullable:
     def _operand(self, other: Any) -> tuple[Any, Mask] | None:
         """Return another operand and where it is not null; (None, ...) for None, and None if it is not an operand."""
         rows = len(self)
-        if other is None or other is np.ma.masked:
+        if other is None or other is masked_value():
             return None, np.zeros(rows, np.bool_)
         scalar = _scalar(other)
         if scalar is not None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from shmjet.data.errors import BatchError
+from shmjet.data.masked import is_masked_array, masked_value
 from shmjet.data.nullable import Nullable
 from shmjet.data.text import Text
 
@@ -114,17 +115,19 @@ def _validity(operand: Any) -> Any:
         return operand.validity
     if not isinstance(operand, np.ndarray) or not operand.ndim:
         return None
-    return ~np.ma.getmaskarray(operand)
+    return ~np.ma.getmaskarray(operand) if is_masked_array(operand) else np.ones(operand.shape, np.bool_)
 
 
 def _values(operand: Any, rows: Any) -> Any:
     if isinstance(operand, Nullable):
         operand = operand.parts()[0]
-    elif operand is None or operand is np.ma.masked:
+    elif operand is None or operand is masked_value():
         raise TypeError("numpy's functions do not take None; use fill_null(value) on the column")
     if isinstance(operand, Text):
         raise TypeError("numpy's functions do not work on a column of text")
-    return np.ma.getdata(operand).take(rows) if isinstance(operand, np.ndarray) and operand.ndim else operand
+    if not isinstance(operand, np.ndarray) or not operand.ndim:
+        return operand
+    return (np.ma.getdata(operand) if is_masked_array(operand) else operand).take(rows)
 
 
 def _spread(found: Any, valid: Any) -> Nullable:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.data.errors import BatchError
+from shmjet.data.masked import is_masked_array
 
 
 def is_mask(index: Any) -> bool:
@@ -32,12 +33,12 @@ def true_rows(mask: Any, rows: int) -> npt.NDArray[np.intp]:
         mask = np.array([value is not None and bool(value) for value in mask], np.bool_)
     elif hasattr(mask, "to_masked"):  # a Nullable
         mask = mask.to_masked()
-    chosen = np.ma.getdata(mask) if isinstance(mask, np.ma.MaskedArray) else np.asarray(mask)
+    chosen = np.ma.getdata(mask) if is_masked_array(mask) else np.asarray(mask)
     if chosen.dtype != np.bool_ or chosen.shape != (rows,):
         raise BatchError(
             f"a mask for {rows} rows must be a bool array of that length, got {chosen.dtype} of shape {chosen.shape}"
         )
-    if isinstance(mask, np.ma.MaskedArray):
+    if is_masked_array(mask):
         chosen = chosen & ~np.ma.getmaskarray(mask)
     return np.flatnonzero(chosen)
 
@@ -55,7 +56,7 @@ def checked_rows(indices: Any, rows: int) -> npt.NDArray[np.intp]:
     """
     if hasattr(indices, "to_masked"):  # a Nullable
         indices = indices.to_masked()
-    if isinstance(indices, np.ma.MaskedArray):
+    if is_masked_array(indices):
         if np.ma.is_masked(indices):
             raise BatchError("numbers of rows must not be null; use drop_null() on them first")
         indices = np.ma.getdata(indices)

@@ -129,8 +129,14 @@ def test_what_has_not_the_protocol_is_refused(given: Any) -> None:
         Batch.from_arrow(given)
 
 
-def test_nothing_of_the_exchange_is_loaded_without_it() -> None:
-    code = "import sys; from shmjet import Batch; Batch({'a': [1]}); print([m for m in sys.modules if 'arrow' in m])"
+def test_neither_the_exchange_nor_masked_arrays_are_loaded_without_a_use() -> None:
+    code = (
+        "import sys, numpy as np; known = set(sys.modules); from shmjet import Batch\n"
+        "batch = Batch({'a': np.arange(3), 'b': [1, None, 2], 'c': ['x', None, 'y']})\n"
+        "batch.filter(batch['a'] > 0)[1:], batch.filter([True, None, False]), batch.take([0, 2])\n"
+        "batch.take(np.array([1])), batch['b'] + 1, np.sqrt(batch['b']), np.add(batch['b'], batch['a'])\n"
+        "print([m for m in set(sys.modules) - known if 'arrow' in m or m.startswith('numpy.ma.')])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
