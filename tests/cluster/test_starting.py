@@ -100,9 +100,11 @@ def test_workers_share_the_processors_that_the_client_has_loaded_and_a_few_more(
         "processors.read_files\n"
         "names = set(shared_imports())\n"
         "wanted = {'shmjet.processors.files.file_source', 'shmjet.processors.general.transform'}\n"
-        "print(before, wanted <= names, any('.time.' in name for name in names))\n"
+        "print(before, wanted <= names, any('.time.' in name or '.columns.' in name for name in names))\n"
+        "import numpy, shmjet.columns\n"
+        "print('shmjet.processors.columns.group_by' in shared_imports())\n"
     )
-    assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "[] True False\n"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "[] True False\nTrue\n"
 
 
 def test_threads_of_a_member_soon_let_its_loop_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

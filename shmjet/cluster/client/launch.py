@@ -34,7 +34,12 @@ _USUAL = ("general.generate", "general.transform", "grid.maps_and_lists")
 """Rooms of processors that nearly every DAG has; workers share them when the client has imported the package."""
 _OF_OTHERS = f"{_PROCESSORS}.hazelcast"
 """Processors that need a package of others, which is not to be there when processes are forked."""
-_OF_COLUMNS = "shmjet.columns.typed_groups"
+_OF_COLUMNS = (
+    "shmjet.columns.typed_groups",
+    "shmjet.columns.group_changes",
+    f"{_PROCESSORS}.columns.group_by",
+    "shmjet.ring.scatter",
+)
 """The same of a client with numpy and `shmjet.columns`; a worker in the place of a lost one goes on the sooner."""
 
 
@@ -56,7 +61,7 @@ def shared_imports() -> list[str]:
         names.update(name for name in loaded if name.startswith(f"{_PROCESSORS}.") and not name.startswith(_OF_OTHERS))
         preload += sorted(names)
     if "numpy" in preload and "shmjet.columns" in sys.modules:
-        preload.append(_OF_COLUMNS)
+        preload += _OF_COLUMNS
     return preload
 
 
