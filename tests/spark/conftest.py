@@ -22,6 +22,15 @@ UNWANTED = ("pandas", "pyarrow")
 SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives for minutes, next to other tests: compile quickly, and with few threads."""
 
+WITHOUT_ZIPS = """
+import sys
+sys.path[:] = [place for place in sys.path if not place.endswith((".zip", ".jar"))]
+for place in [place for place in sys.path_importer_cache if place.endswith((".zip", ".jar"))]:
+    del sys.path_importer_cache[place]
+"""
+"""Has Python in Spark import installed modules, as this process does, instead of the sources in Spark's archives: each
+process would compile those anew, and read the archives' directories again for each task."""
+
 
 class _Refuser:
     """An import hook under which the libraries that must not be needed cannot be imported."""
@@ -76,6 +85,7 @@ def spark_session(master: str, folder: Path, **conf: str) -> Iterator[Any]:
     refusing.mkdir()
     for name in UNWANTED:
         (refusing / f"{name}.py").write_text(f"raise ImportError('{name} must not be imported')\n")
+    (refusing / "sitecustomize.py").write_text(WITHOUT_ZIPS)
     roots = [str(Path(shmjet.__file__).parents[1]), str(Path(__file__).parents[2])]  # the latter has `python_daemon`
     environment = {
         "PYTHONPATH": os.pathsep.join([str(refusing), *roots, os.environ.get("PYTHONPATH", "")]),
