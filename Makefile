@@ -37,8 +37,10 @@ PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=tru
 # Files side by side, two for a core and one more: tests wait for processes more than half of their time. More than five
 # would fight for the memory of small machines; JOBS=6 make test tries it.
 PYTEST_JOBS := -n $(or $(JOBS),$(shell n=$$((2 * $$(nproc) + 1)); echo $$((n < 5 ? n : 5)))) --dist loadfile
-# In a fresh clone each of the processes above would compile all tests by itself. What does not compile, pytest tells.
-COMPILE_TESTS = ls -d tests/*/ tests/test_*.py | xargs -n 17 -P 4 $(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
+# In a fresh clone each of the processes above would compile all tests by itself, and hypothesis would look through all
+# characters in each, for two seconds. What does not compile, pytest tells.
+COMPILE_TESTS = $(BIN)/python -c 'from hypothesis import strategies as st; st.text().validate()' & \
+	ls -d tests/*/ tests/test_*.py | xargs -n 17 -P 4 $(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true; wait
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 
 # The standard library without the installed packages (site-packages lies inside it).
