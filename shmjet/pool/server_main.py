@@ -80,7 +80,7 @@ def main(
         levels: the lowest levels of these records, for shmjet's loggers and for all others.
         client: the client's pid.
         path: the client's `sys.path`.
-        preload: modules that the client has loaded and its functions will need.
+        preload: modules that all workers share, because the client's functions will probably need them.
     """
     accept_signals()
     watch = os.pidfd_open(client)

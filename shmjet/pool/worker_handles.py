@@ -22,6 +22,7 @@ from shmjet.cluster.client.log_levels import levels
 from shmjet.execution.messages import Exited, Fork, Forked
 from shmjet.host.own_code import program
 from shmjet.host.patience import is_stopped
+from shmjet.host.shared_modules import shared_modules
 from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.pool import layout as records
 from shmjet.pool.functions import Function, parts_of
@@ -32,7 +33,8 @@ from shmjet.ring.arena import Arena
 from shmjet.ring.frames import KIND_DONE
 from shmjet.ring.pickling import Buffer, dumps_by_value
 
-_PRELOAD: Final = ("numpy", "shmjet.data.batch", "pandas", "scipy", "sklearn")
+_SHARED: Final = ("numpy", "shmjet.data.batch", "pandas", "scipy", "sklearn")
+"""Modules that workers share with the fork server, as far as the client has loaded them."""
 _END_S: Final = 5.0
 MOST_FILES: Final = 2
 """Most payloads in files at one worker at once; each is a descriptor in a socket."""
@@ -287,7 +289,9 @@ class Server:
     def __init__(self, arena: Arena, logs: socket.socket) -> None:
         self.pid = os.getpid()
         ours, theirs = socket.socketpair()
-        preload = [name for name in _PRELOAD if name in sys.modules]
+        preload = shared_modules()
+        if preload is None:
+            preload = [name for name in _SHARED if name in sys.modules]
         code = (
             "import gc; gc.disable()\n"  # no module that it loads is garbage; the fork server enables it
             "from shmjet.pool.server_main import main\n"

@@ -1,7 +1,10 @@
-"""What an initializer sets in a worker is there for the tasks, also where functions travel by value."""
+"""What workers have before their first task: what an initializer sets, also where functions travel by value, and the
+modules that the environment names.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
@@ -70,3 +73,14 @@ def test_functions_of_other_scripts_keep_their_globals(script: ModuleType) -> No
     with PoolExecutor(1, initializer=script.begin, initargs=(7,)) as pool:
         assert pool.submit(other["read"]).result(PATIENCE_S) == 5
         assert pool.submit(abs, -1).result(PATIENCE_S) == 1
+
+
+@pytest.mark.parametrize(("named", "loaded"), [(" wave,no_such_module", [True, False]), ("", [False, False])])
+def test_workers_share_the_modules_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, named: str, loaded: list[bool]
+) -> None:
+    importlib.import_module("numpy")  # which they would share otherwise
+    monkeypatch.setenv("SHMJET_PRELOAD", named)
+    asked = "[name in __import__('sys').modules for name in ('wave', 'numpy')]"
+    with PoolExecutor(1) as pool:
+        assert pool.submit(eval, asked).result(PATIENCE_S) == loaded

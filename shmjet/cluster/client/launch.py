@@ -21,6 +21,7 @@ from shmjet.core.map_config import most_backups
 from shmjet.host.own_code import program
 from shmjet.host.placement import place
 from shmjet.host.process_limits import lack_text
+from shmjet.host.shared_modules import shared_modules
 from shmjet.host.standard_descriptors import fill_standard_descriptors
 from shmjet.host.topology import read_topology
 
@@ -43,17 +44,13 @@ _OF_COLUMNS = (
 """The same of a client with numpy and `shmjet.columns`; a worker in the place of a lost one goes on the sooner."""
 
 
-_PRELOAD = "SHMJET_PRELOAD"
-
-
 def shared_imports() -> list[str]:
     """Return the modules that workers share with the fork server, because the client's jobs will probably use them.
 
     These are numpy and processors, as far as the client has loaded them, or what the environment names.
     """
-    named = os.environ.get(_PRELOAD)
-    if named is not None:
-        return [name.strip() for name in named.split(",") if name.strip()]
+    if (named := shared_modules()) is not None:
+        return named
     loaded = list(sys.modules)
     preload = ["numpy"] if "numpy" in loaded else []
     if _PROCESSORS in loaded:
