@@ -12,8 +12,10 @@ from shmjet.columns.expressions.plain_numbers import plain_arithmetic, plain_com
 from shmjet.columns.expressions.vector import Vector, both, null, nulls_like
 from shmjet.data import operators
 from shmjet.data.column_descriptors import descriptor
+from shmjet.data.column_types import CategoryType
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import TypedColumn
 
 
 def counted(valid: Mask | None, rows: int, active: Mask | None) -> Mask:
@@ -87,9 +89,20 @@ def _comparison(symbol: str) -> Callable[[Sequence[Vector], int, Mask | None], V
 
 def _texts(one: Any, two: Any) -> tuple[Text, Text] | None:
     """Return operands as columns of text, a value as one row, if both are text and the first one is a column."""
+    if isinstance(two, TypedColumn | Text | str):
+        one = without_category(one)
+    if isinstance(one, Text) and not one.is_bytes:
+        two = without_category(two)
     if isinstance(one, Text) and isinstance(two, Text | str | bytes):
         return one, two if isinstance(two, Text) else Text.of([two])
     return None
+
+
+def without_category(column: Any) -> Any:
+    """Return the text of categories; any other operand as it is."""
+    if isinstance(column, TypedColumn) and isinstance(column.dtype, CategoryType):
+        return column.stored
+    return column
 
 
 def _compared_texts(symbol: str, one: Text, two: Text) -> Mask:

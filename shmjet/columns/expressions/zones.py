@@ -30,6 +30,12 @@ _CYCLE: Final = 146_097
 _MOST_DAYS: Final = 200_000
 """Days that are kept for a zone."""
 
+_TABLE_START, _TABLE_DAYS = -110_000, 220_000
+"""The days around 1970 whose offsets are looked up in an array: about 300 years before and after."""
+
+_UNKNOWN, _CHANGES, _SHIFT = 0, 1, 200_000
+"""What stands in the array, beside shifted offsets; zeros are memory that is not touched yet."""
+
 
 class ZoneOffsets:
     """Seconds by which a zone's clock is ahead of UTC.
@@ -45,6 +51,7 @@ class ZoneOffsets:
     def __init__(self, name: str) -> None:
         self._zone = zone_of(name)
         self._days: dict[int, int | None] = {}  # None: it changes on that day
+        self._table = np.zeros(_TABLE_DAYS, np.int32)
 
     def at(self, seconds: Integers) -> Integers:
         """Return the offset at each instant.
@@ -52,17 +59,28 @@ class ZoneOffsets:
         Args:
             seconds: of UTC, since 1970.
         """
-        days, place = np.unique(seconds // _DAY, return_inverse=True)
-        offsets = [self._of_day(day) for day in days.tolist()]
-        constant = np.array([0 if offset is None else offset for offset in offsets], np.int64)
-        result: Integers = constant[place] if len(days) else np.zeros(0, np.int64)
-        changing = np.array([offset is None for offset in offsets], np.bool_)
-        if changing.any():
-            rows = np.flatnonzero(changing[place])
+        days = seconds // _DAY
+        place = days - _TABLE_START
+        if len(days) and (int(place.min()) < 0 or int(place.max()) >= _TABLE_DAYS):
+            days, place = np.unique(days, return_inverse=True)
+            found = np.array([self._shifted(day) for day in days.tolist()], np.int32)[place]
+        else:
+            found = self._table[place]
+            if not found.all():
+                for day in np.unique(days[found == _UNKNOWN]).tolist():
+                    self._table[day - _TABLE_START] = self._shifted(day)
+                found = self._table[place]
+        result: Integers = found.astype(np.int64) - _SHIFT
+        rows = np.flatnonzero(found == _CHANGES)
+        if len(rows):
             moments, again = np.unique(seconds[rows], return_inverse=True)
-            found = np.fromiter((self._of_second(each) for each in moments.tolist()), np.int64, len(moments))
-            result[rows] = found[again]
+            each = np.fromiter((self._of_second(moment) for moment in moments.tolist()), np.int64, len(moments))
+            result[rows] = each[again]
         return result
+
+    def _shifted(self, day: int) -> int:
+        offset = self._of_day(day)
+        return _CHANGES if offset is None else offset + _SHIFT
 
     def _of_day(self, day: int) -> int | None:
         if day not in self._days:
