@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from shmjet.data.batch import Batch
 from shmjet.data.errors import BatchError
+from shmjet.data.nullable import Nullable
+from shmjet.data.text import Text
+from shmjet.data.typed_column import TypedColumn
 
 
 def to_columns(batch: Batch) -> dict[str, Any]:
@@ -17,6 +22,14 @@ def to_columns(batch: Batch) -> dict[str, Any]:
         {'v': Nullable([1, None], 2 int64 values, 1 null), 'n': array([1, 2])}
     """
     return dict(batch.items())
+
+
+def _advice(result: Any) -> str:
+    if hasattr(result, "__arrow_c_stream__"):
+        return ", of which Batch.from_arrow(...) makes a Batch"
+    if isinstance(result, np.ndarray | Text | Nullable | TypedColumn):
+        return ", a column without a name (return {'name': column})"
+    return ""
 
 
 def to_batch(result: Any) -> Batch:
@@ -30,6 +43,6 @@ def to_batch(result: Any) -> Batch:
     if not isinstance(result, Mapping):
         raise BatchError(
             f"map_batches: the function must return a Batch, a dict of arrays, None, or a list or generator of these, "
-            f"got {type(result).__name__} {result!r:.80}"
+            f"got {type(result).__name__}{_advice(result)}: {result!r:.80}"
         )
     return Batch(result)

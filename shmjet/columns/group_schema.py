@@ -72,6 +72,7 @@ def state_dtype(result: str, aggregate: Aggregate, dtype: Dtype) -> Dtype:
     if function in ("sum", "mean", "var", "std"):
         if kind not in "biuf" or (kind == "f" and not isinstance(dtype, str) and dtype.itemsize > 8):
             hint = "; divide spans of time by one, such as timedelta(seconds=1)" if kind == "m" else ""
+            hint = "; .cast(float) makes numbers of text" if dtype == "text" else hint
             raise BatchError(
                 f"column {column!r} of dtype {dtype} has no {function} (result {result!r}): expected {_NUMBERS}{hint}"
             )

@@ -66,6 +66,17 @@ def column_names(stage: str, given: Iterable[Any], *, least: int = 1) -> tuple[s
     return checked_names(stage, found, least=least)
 
 
+def check_group_keys(given: Iterable[Any], options: Mapping[str, Any]) -> None:
+    """Raise TypeError if a key of groups is an expression, given by position or by name."""
+    computed = [("name", each) for each in given if is_expression(each) and not isinstance(each, ColumnKey)]
+    computed += [(name, each) for name, each in options.items() if is_expression(each)]
+    for name, each in computed:
+        raise TypeError(
+            f"group_by: expected the names of columns, got {each!r:.80}; with_columns({name}=...) makes a column "
+            f"of it, and group_by({name!r}) groups by that"
+        )
+
+
 def checked_outputs(stage: str, given: Iterable[Any], named: Mapping[str, Any]) -> Outputs:
     """Return the columns that a stage makes.
 

@@ -7,7 +7,7 @@ all items at once: that is `stages`. After Jet's `GeneralStage`.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Protocol, TypeVar, cast
 
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.durations import Duration, milliseconds
@@ -85,12 +85,13 @@ class GeneralStage(ColumnStage, Generic[T]):
         """
         return self._then("map", t.Map(checked_fn("map", "a function of one item", fn)))
 
-    def filter(self: G, predicate: Callable[[T], Any] | Expression) -> G:
+    def filter(self: G, predicate: Callable[[T], Any] | Expression, *more: Never) -> G:
         """Keep the items for which `predicate(item)` is true; by an expression, the rows of batches for which it is.
 
         Args:
             predicate: a function of an item, which may be a row of a batch; or an expression such as
                 `column("price") > 2`. Rows for which that is null are left out, as in SQL.
+            more: none; a TypeError says how conditions go together.
 
         Raises:
             TypeError: `predicate` is neither, or is a coroutine function.
@@ -99,6 +100,10 @@ class GeneralStage(ColumnStage, Generic[T]):
             >>> numbers.filter(lambda n: n % 2)        # doctest: +SKIP
             >>> orders.filter(column("price") > 2)        # doctest: +SKIP
         """
+        if more:
+            raise TypeError(
+                f"filter: expected one condition, got {1 + len(more)}; `(a > 1) & (b == 2)` is one of two expressions"
+            )
         if is_expression(predicate):
             return cast("G", self._then("filter", t.Where(predicate)))
         return cast("G", self._then("filter", t.Filter(checked_fn("filter", _CONDITION, predicate))))

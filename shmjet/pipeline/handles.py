@@ -106,6 +106,12 @@ class Stage:
         def __getattr__(self, name: str) -> Any:
             raise unknown_attribute("a stage", name, type(self), _ADVICE)
 
+        def __getitem__(self, name: object) -> Any:
+            raise TypeError(
+                f"a stage has no [{name!r:.80}] and no rows before the job has run; its methods take column('name'), "
+                f"and {_RESULTS}"
+            )
+
 
 class SinkStage(Stage):
     """The end of a branch: a sink, or a table that items are sent to."""

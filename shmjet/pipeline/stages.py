@@ -18,6 +18,7 @@ from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_fn, checked_key, checked_operation
 from shmjet.pipeline.column_arguments import (
+    check_group_keys,
     column_join,
     column_names,
     flags,
@@ -281,6 +282,7 @@ class BatchStage(GeneralStage[T]):
         reverse: bool = False,
         descending: bool | Sequence[bool] = False,
         nulls_first: bool = False,
+        **unknown: Never,
     ) -> BatchStage[T]:
         """Bring all rows of batches into order by columns, or all items by a function of them.
 
@@ -292,6 +294,7 @@ class BatchStage(GeneralStage[T]):
             reverse: of items: descending; also as second argument. NaNs come last, in both directions.
             descending: of columns: one bool for all, or one for each.
             nulls_first: of columns: nulls come first; else last, behind NaN, in both directions.
+            unknown: none; a TypeError says how to descend.
 
         Raises:
             TypeError: names and functions are mixed. BatchError: a name is there twice, or `descending` has another
@@ -301,6 +304,8 @@ class BatchStage(GeneralStage[T]):
             >>> orders.sort("day", "price", descending=[False, True])        # doctest: +SKIP
             >>> words.sort(len, reverse=True)        # doctest: +SKIP
         """
+        if unknown:
+            raise TypeError(f"sort: there is no {next(iter(unknown))}=; columns take descending=, items take reverse=")
         if keys and names_columns(keys[0]):
             if key is not None or reverse:
                 raise TypeError("sort: key= and reverse= are for items; columns are sorted with descending=")
@@ -408,7 +413,11 @@ class BatchStage(GeneralStage[T]):
         Args:
             columns: names of the key columns.
             options: as for `processors.group_by`.
+
+        Raises:
+            TypeError: a key is an expression.
         """
+        check_group_keys(columns, options)
         return ColumnGroups(self, columns, options)
 
 

@@ -124,7 +124,10 @@ def check_comparable(one: Vector, two: Vector) -> None:
     """Raise BatchError if two operands are of kinds that nothing compares, whatever their values."""
     first, second = operators.kind_of(one.values), operators.kind_of(two.values)
     if first != second and not {first, second} <= set("biufc") and not {first, second} & set("?VO"):
-        raise BatchError(f"{one.type_name} and {two.type_name} cannot be compared; cast one of them")
+        advice = (
+            "compare with a datetime.date or datetime.datetime" if {first, second} == {"M", "U"} else "cast one of them"
+        )
+        raise BatchError(f"{one.type_name} and {two.type_name} cannot be compared; {advice}")
 
 
 def _logic(symbol: str) -> Callable[[Sequence[Vector], int, Mask | None], Vector]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Never
 
 from shmjet.core.expressions.expression import Call, Expression, Literal, as_expression
 
@@ -59,11 +59,12 @@ def literal(value: Any) -> Expression:
     return as_expression(value)
 
 
-def when(condition: Any) -> Condition:
+def when(condition: Any, *values: Never) -> Condition:
     """Begin an expression that chooses by conditions.
 
     Args:
         condition: an expression of bools; null counts as false.
+        values: none; a TypeError says where they go.
 
     Raises:
         TypeError: it is neither an expression nor a value.
@@ -75,4 +76,8 @@ def when(condition: Any) -> Condition:
         >>> evaluate(size, Batch({"n": [1, 5, 70]})).tolist()
         ['small', 'medium', 'large']
     """
+    if values:
+        raise TypeError(
+            "when() takes the condition alone; the values go into when(condition).then(value).otherwise(value)"
+        )
     return Condition((), as_expression(condition))

@@ -41,6 +41,19 @@ _AGGREGATES: Final = (
 
 
 _NUMBER_WORDS: Final = frozenset(f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64))
+_OTHER_TYPES: Final = {
+    **dict.fromkeys(("string", "utf8", "varchar"), "text"),
+    **dict.fromkeys(("integer", "bigint"), "int64"),
+    **dict.fromkeys(("datetime", "timestamp"), "datetime64[us]"),
+    "date": "datetime64[D]",
+    "timedelta": "timedelta64[us]",
+    "boolean": "bool",
+    "categorical": "category",
+    "binary": "bytes",
+}
+"""Types by the names that Python, SQL and other libraries give them."""
+
+_OF_NUMPY: Final = ("round", "floor", "ceil", "log", "exp", "sqrt", "sin", "cos", "clip", "apply", "map_elements")
 
 
 class Expression:
@@ -220,12 +233,20 @@ class Expression:
         def __getattr__(self, name: builtins.str) -> Any:
             advice = {each.rstrip("_"): f"{each}() of shmjet.columns goes into .agg(...)" for each in _AGGREGATES}
             advice |= dict.fromkeys(("alias", "name", "label"), "names are arguments: select(name=expression)")
+            advice |= dict.fromkeys(("isna", "isnull"), "is_null() does that")
+            advice |= dict.fromkeys(("notna", "notnull", "isnotnull"), "is_not_null() does that")
+            advice |= dict.fromkeys(_OF_NUMPY, "map_batches(fn) takes functions of numpy")
             advice |= dict.fromkeys(("is_between", "between"), "(low <= x) & (x <= high) does that")
             advice |= dict.fromkeys(("fillna", "fill_na", "coalesce"), "fill_null() does that")
             advice |= {"over": "group_by(*names).agg(...) gives a row for each key, which join() brings to the rows"}
             for functions, words in ((TextFunctions, "str"), (DateFunctions, "dt")):
                 advice |= {each: f"it is .{words}.{each}" for each in dir(functions) if not each.startswith("_")}
             raise unknown_attribute("an expression", name, type(self), advice)
+
+        def __round__(self, digits: int = 0) -> Any:
+            raise TypeError(
+                f"{self!r} cannot be rounded; map_batches(fn) takes functions of numpy, such as numpy.round"
+            )
 
     # -- functions -----------------------------------------------------------------------------------------------------
 
@@ -268,7 +289,8 @@ class Expression:
             kind_of("cast", type)
         except BatchError:
             small = builtins.str(type).lower()
-            hint = f"; did you mean {small!r}?" if small in _NUMBER_WORDS else ""
+            meant = small if small in _NUMBER_WORDS else _OTHER_TYPES.get(getattr(type, "__name__", small))
+            hint = f"; did you mean {meant!r}?" if meant else ""
             raise BatchError(
                 f"cast() takes a type of columns, such as int, 'float32' or str, got {type!r:.80}{hint}"
             ) from None

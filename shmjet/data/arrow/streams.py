@@ -6,6 +6,7 @@ A table is a stream of structs, or one struct; its fields are the columns. Sever
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmjet._native import _arrow
@@ -115,8 +116,20 @@ def read_table(given: Any) -> tuple[TableReader, Iterator[Batch]]:
         return reader, iter([_read(reader, _told(_arrow.take_array, pair[1]))])
     raise BatchError(
         "from_arrow() takes what has __arrow_c_stream__ or __arrow_c_array__ (a frame of polars or pandas, a table of "
-        f"pyarrow, a relation of duckdb), got {type(given).__name__}"
+        f"pyarrow, a relation of duckdb), got {type(given).__name__}{_advice(given)}"
     )
+
+
+def _advice(given: Any) -> str:
+    if isinstance(given, str | PurePath):
+        return "; sources.csv(path, as_=Batch) reads a file"
+    if isinstance(given, Mapping):
+        return "; Batch(columns) makes a table of arrays and lists"
+    if isinstance(given, list | tuple):
+        return "; give each table by itself: frames(*tables)"
+    if callable(getattr(given, "collect", None)):
+        return "; collect() it first"
+    return ""
 
 
 def _batches(reader: TableReader, stream: _arrow.Stream) -> Iterator[Batch]:

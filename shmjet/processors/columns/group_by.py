@@ -260,7 +260,7 @@ class Grouping:
                 raise TypeError(
                     f"agg({name}=...): expected an aggregate of shmjet.columns such as sum_('v') or count(), "
                     f"got {type(aggregate).__name__} {aggregate!r:.80}"
-                    f"{'; an expression goes into one: sum_(expression)' if isinstance(aggregate, Expression) else ''}"
+                    f"{_advice(aggregate)}"
                 )
             if name in self._keys:
                 raise BatchError(f"agg({name}=...): {name!r} is a key; give the result another name")
@@ -340,6 +340,14 @@ class GroupBy(Supply):
     def __repr__(self) -> str:
         aggregates = ", ".join(f"{name}={aggregate!r}" for name, aggregate in self.aggregates.items())
         return f"group_by({', '.join(map(repr, self.keys))}).agg({aggregates})"
+
+
+def _advice(given: Any) -> str:
+    if isinstance(given, Expression):
+        return "; an expression goes into one: sum_(expression)"
+    if callable(given) and getattr(given, "__module__", "").startswith("shmjet.columns"):
+        return f"; it lacks its parentheses: {given.__name__}(...)"
+    return ""
 
 
 def group_by(
