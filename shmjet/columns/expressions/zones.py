@@ -34,7 +34,7 @@ _TABLE_START, _TABLE_DAYS = -110_000, 220_000
 """The days around 1970 whose offsets are looked up in an array: about 300 years before and after."""
 
 _UNKNOWN, _CHANGES, _SHIFT = 0, 1, 200_000
-"""What stands in the array, beside shifted offsets; zeros are memory that is not touched yet."""
+"""What stands in the array, next to shifted offsets; zeros are memory that is not touched yet."""
 
 
 class ZoneOffsets:
