@@ -152,6 +152,10 @@ class Recorder:
         self._openings: dict[bytes, Opening | None] = {}
         self._noted: dict[bytes, list[Change]] = {}
 
+    def is_open(self, place: bytes) -> bool:
+        """Say whether a partition, packed, is open here."""
+        return self._opening(place) is not None
+
     def notes(self, place: bytes) -> bool:
         """Say whether changes of a partition, packed, are noted."""
         found = self._opening(place)

@@ -11,6 +11,7 @@ import os
 import struct
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -47,6 +48,8 @@ EVENT = struct.Struct(">BHQQI")
 """Kind, partition, sequence there, moment, and the length of the old entry that follows, before the new one."""
 MOST_ENDED = 64
 """Entries whose time is over that a write removes on the way."""
+MOST_LOOKED_AT = 256
+"""Entries whose time is over that a write looks at for that: those of backups are left to their primaries."""
 
 MOST_SPARED = 256
 """Entries that one transaction gives another place in the order of use; readers may be faster than it is."""
@@ -92,12 +95,14 @@ class Changes:
         rules: of the map.
         recorder: notes the changes for backups; the caller closes it.
         home: the partition, packed, that all of the map belongs to; empty: each entry belongs to that of its key.
+        is_open: says whether a partition, packed, may be changed here; None: all may be of which there are entries.
     """
 
     __slots__ = (
         "_env",
         "_events",
         "_home",
+        "_is_open",
         "_limited",
         "_now",
         "_record_key",
@@ -124,10 +129,12 @@ class Changes:
         rules: Rules,
         recorder: Recorder | None = None,
         home: bytes = b"",
+        is_open: Callable[[bytes], bool] | None = None,
     ) -> None:
         self.txn = txn
         self.recorder = recorder
         self._home = home
+        self._is_open = is_open
         self._env = env
         self._record_key = record_key
         self._rules = rules
@@ -351,16 +358,24 @@ class Changes:
         if self.recorder is not None:
             self.recorder.note(self._home, CutEvents(self._record_key, oldest, sequences))
 
-    def end_some(self, most: int = MOST_ENDED) -> int:
-        """Remove entries whose time is over, and return how many."""
+    def end_some(self, most: int = MOST_ENDED, looked_at: int | None = None) -> int:
+        """Remove entries whose time is over, and return how many.
+
+        Those of partitions that are not open here stay: they are backups, which have what their primaries have.
+
+        Args:
+            most: how many are enough.
+            looked_at: after so many no more are looked for; None: all are.
+        """
         head = END_RECORD + self.prefix
         tails: list[bytes] = []
         with self.txn.cursor() as cursor:
             if cursor.set_range(head):
-                for key, tail in cursor.iternext():
+                for key, tail in islice(cursor.iternext(), looked_at):
                     if len(tails) == most or not key.startswith(head) or TIME.unpack(key[len(head) :])[0] > self._now:
                         break
-                    tails.append(tail)
+                    if self._is_open is None or self._is_open(tail[: PARTITION.size]):
+                        tails.append(tail)
         for tail in tails:
             self.remove(tail)
         return len(tails)
@@ -400,7 +415,7 @@ class Changes:
             ends: remove some entries whose time is over.
         """
         if ends and self.record.flags & HAS_ENDS:
-            self.end_some()
+            self.end_some(looked_at=MOST_LOOKED_AT)
         if self._events:
             log = INCARNATION.pack(self.record.log)
             self.written = at = log_span(self.txn, self.prefix, log)[1]

@@ -23,6 +23,7 @@ from shmjet.grid.change_log import read_records
 from shmjet.grid.disk.store_on_disk import StoreOnDisk
 from shmjet.grid.ownership import Opening, close_partitions, count_backups, open_here, opening
 from shmjet.grid.partition_copy import File, PartitionCopy
+from shmjet.grid.partition_sums import sums
 from shmjet.grid.replica import Replica, Sent
 from shmjet.grid.routed import RoutedGrid
 from tests.examples import EXPLORES, seeds
@@ -202,6 +203,28 @@ def test_what_backups_have_of_times_ends_there_too(tmp_path: Path) -> None:
     while len(there) > 16:
         assert time.monotonic() < deadline
     assert sorted(there) == sorted([1, *range(0, 30, 2)])
+    stores.close()
+
+
+def test_a_backup_keeps_entries_that_have_ended_until_its_primary_removes_them(tmp_path: Path) -> None:
+    stores = BackedStores(tmp_path, 3, 1)
+    there = stores.grid().get_map("m")
+    for number in range(60):
+        there.put(number, 1, ttl=0.01)
+    deadline = time.monotonic() + 60
+    while len(there):
+        assert time.monotonic() < deadline
+    mine = [number for number in range(1000, 1040) if stores.primaries[partition_id(number, COUNT)] == 0]
+    there.put_all(dict.fromkeys(mine, 2))
+    stores.ship("0")
+    here, other = stores.grids["0"].opened, stores.grids["2"].opened
+    backups = [partition for partition in range(COUNT) if stores.rows[partition] == ["2", "0"]]
+    kept = [[one for one in sums(here, partition) if one] for partition in backups]
+    assert kept == [[one for one in sums(other, partition) if one] for partition in backups]
+    assert sum(one.pieces for some in kept for one in some) > 5
+    stores.kill(["2"], random.Random(1))
+    there.put_all(dict.fromkeys(mine, 3))
+    assert not [one for partition in backups for one in sums(here, partition) if one], "now they are its own"
     stores.close()
 
 
