@@ -46,7 +46,8 @@ def milliseconds(what: str, duration: Duration, *, least: int = 1) -> int:
     elif not isinstance(duration, int) and not math.isfinite(duration):
         raise ConfigError(f"{what} must be finite, got {duration!r}")
     else:
-        found = round((duration if isinstance(duration, int | float) else duration.item()) * 1000)
+        seconds = duration if isinstance(duration, int | float) else duration.item()
+        found = round(max(-LONGEST_MS, min(LONGEST_MS, seconds)) * 1000)
     if found < least:
         bound = "0" if least == 0 else f"{least / 1000:g} s"
         raise ConfigError(f"{what} must be at least {bound}, got {duration!r}")

@@ -51,3 +51,12 @@ def test_datetime64_of_all_units_are_rounded_down() -> None:
 def test_numbers_of_numpy_are_seconds() -> None:
     assert milliseconds("size", np.float32(0.5)) == 500
     assert milliseconds("size", np.int8(2)) == 2_000
+
+
+def test_durations_of_any_length_beyond_the_longest_are_refused_by_name() -> None:
+    for duration in (1e17, 1e306, 1e308, 10**400, np.float64(1e308)):
+        with pytest.raises(ConfigError, match="ttl is too long"):
+            milliseconds("ttl", duration)
+    for duration in (-1e308, -(10**400)):
+        with pytest.raises(ConfigError, match="ttl must be at least"):
+            milliseconds("ttl", duration)
