@@ -61,6 +61,13 @@ def missing(error: BlobVanishedError, label: str) -> GridError:
     return GridError(f"the file {error} of a large value is missing, and with it {label}")
 
 
+def _damaged(path: str, size: int) -> GridError:
+    return GridError(
+        f"{path}, the file of a large value, is damaged: its {size} bytes are not as many as it should have; bring it "
+        "back from a copy, or store the value anew"
+    )
+
+
 class BlobStore:
     """The folder of large values. Names are never used twice, so no lock is needed.
 
@@ -121,7 +128,7 @@ class BlobStore:
 
         Raises:
             BlobVanishedError: it has been deleted.
-            GridError: it is not a name that `write` makes.
+            GridError: it is not a name that `write` makes, or the file is not as long as it says.
         """
         if _NAME.fullmatch(name) is None:
             raise GridError(f"{name[:80]!r} is not the name of a stored value; was it written by another version?")
@@ -130,15 +137,18 @@ class BlobStore:
         except FileNotFoundError:
             raise BlobVanishedError(name.decode()) from None
         with file:
-            count = int.from_bytes(file.read(8), "little")
-            lengths = file.read(8 * count)
-            parts = [bytearray(int.from_bytes(lengths[8 * i : 8 * i + 8], "little")) for i in range(count)]
+            size, count = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
+            lengths = file.read(8 * count) if 8 <= size and count <= size // 8 else b""
+            sizes = [int.from_bytes(lengths[at : at + 8], "little") for at in range(0, len(lengths), 8)]
+            if not count or 8 * (1 + count) + sum(sizes) != size:
+                raise _damaged(file.name, size)
+            parts = [bytearray(length) for length in sizes]
             for part in parts:
                 view = memoryview(part)
                 while view:
                     got = file.readinto(view)
                     if not got:
-                        raise OSError(errno.EIO, "a value's file is shorter than it should be", file.name)
+                        raise _damaged(file.name, size)
                     view = view[got:]
         return parts
 

@@ -208,6 +208,43 @@ def test_a_missing_log_is_named(disk: Disk) -> None:
         pass
 
 
+def test_what_is_lost_of_a_folder_is_named_and_nothing_begins_empty(disk: Disk) -> None:
+    with disk.store() as opened:
+        opened.grid.get_map("m")["a"] = b"x" * 100_000
+    with disk.store(log_bytes=1) as opened:
+        opened.grid.get_map("m")["b"] = 1
+        until(lambda: bool(files.generations(disk.folder, files.CHECKPOINT)))
+    checkpoint = files.generations(disk.folder, files.CHECKPOINT)[0]
+
+    def lost(pattern: str, text: str) -> None:
+        copy = disk.copy()
+        for path in copy.glob(pattern):
+            path.unlink()
+        with pytest.raises(GridError, match=text), disk.store(folder=copy):
+            pass
+
+    lost("store.json", r"lacks store\.json, without which")
+    lost("log-*", rf"lacks log-{checkpoint}, without which")
+    lost("blobs/*", r"lacks the files of 1 large values")
+    for path in disk.folder.glob(f"{files.CHECKPOINT}*"):
+        shutil.rmtree(path)
+    lost("log-*", r"lacks all of log-\*")
+
+
+def test_a_large_value_whose_file_is_too_short_is_an_error_that_names_it(disk: Disk) -> None:
+    with disk.store() as opened:
+        there = opened.grid.get_map("m")
+        there["a"] = b"x" * 100_000
+        (file,) = (disk.folder / "blobs").iterdir()
+        whole = file.read_bytes()
+        for damaged in (b"", whole[:5], whole[:30], whole[:-1], b"\xff" * 64 + whole, bytes(100), whole + b"y"):
+            file.write_bytes(damaged)
+            with pytest.raises(GridError, match=rf"{file.name}, the file of a large value, is damaged: its"):
+                there.get("a")
+        there["a"] = 1
+        assert opened.all() == {"m": {"a": 1}}
+
+
 def test_a_missing_file_of_a_large_value_is_named(disk: Disk) -> None:
     with disk.store() as opened:
         opened.grid.get_map("m").update(a=b"x" * 100_000, b=b"y" * 100_000)

@@ -28,6 +28,7 @@ from shmjet.grid.disk.files import (
     CHECKPOINT,
     CLOCK,
     LOG,
+    STORE_FILE,
     UNFINISHED,
     Clock,
     StoreFile,
@@ -47,6 +48,7 @@ from shmjet.grid.layout import (
     LAST_CHANGE,
     LIST_RECORD,
     MAP_RECORD,
+    RESERVE_FILE,
     VERSION,
     Layout,
     Record,
@@ -97,6 +99,7 @@ def restore(
     for name in (BLOB_FOLDER, GONE_FOLDER):
         (disk / name).mkdir(mode=0o700, exist_ok=True)
     found = StoreFile.read(disk, VERSION)
+    _look_for_lost_files(disk, is_described=found is not None)
     if found is not None and found.partition_count != partition_count:
         raise ConfigError(
             f"JetConfig.partition_count is {partition_count}, but the maps and lists in {disk} have "
@@ -150,6 +153,26 @@ def restore(
         _sort_files(opened, disk)
     finally:
         opened.close()
+
+
+def _look_for_lost_files(disk: Path, *, is_described: bool) -> None:
+    """Raise GridError where files that belong to what is there are not there: all would begin empty, and go on so.
+
+    What describes a store is written before its first log, a log before the checkpoint that goes with it, and the file
+    that keeps room after the first log.
+    """
+    checkpoints, logs = generations(disk, CHECKPOINT), generations(disk, LOG)
+    if not is_described:
+        lost = STORE_FILE if checkpoints or logs else ""
+    elif checkpoints and (not logs or logs[-1] < checkpoints[-1]):
+        lost = f"{LOG}{checkpoints[-1]}"
+    else:
+        lost = "" if logs or not (disk / RESERVE_FILE).exists() else f"all of {LOG}*"
+    if lost:
+        raise GridError(
+            f"{disk} lacks {lost}, without which its maps and lists cannot be read: bring it back from a copy, or give "
+            "another folder as storage to begin without them"
+        )
 
 
 class _Progress:
@@ -301,8 +324,6 @@ def _sort_files(opened: Opened, disk: Path) -> None:
     """Bring back files of large values that are named after all, and remove files that nothing names."""
     blobs, gone = disk / BLOB_FOLDER, disk / GONE_FOLDER
     here, away = set(os.listdir(blobs)), set(os.listdir(gone))
-    if not here and not away:
-        return
     named = _named_files(opened)
     missing = named - here - away
     if missing:
