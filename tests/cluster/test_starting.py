@@ -128,10 +128,12 @@ def test_threads_of_a_member_soon_let_its_loop_go_on(monkeypatch: pytest.MonkeyP
     assert found[0] < before
 
 
-@pytest.mark.parametrize(("named", "is_loaded"), [(" wave,no_such_module", True), ("", False)])
+@pytest.mark.parametrize(("named", "is_loaded"), [(" that_exits,wave,no_such_module", True), ("", False)])
 def test_workers_share_the_modules_that_the_environment_names(
-    monkeypatch: pytest.MonkeyPatch, named: str, is_loaded: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, is_loaded: bool
 ) -> None:
+    (tmp_path / "that_exits.py").write_text("raise SystemExit(3)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("SHMJET_PRELOAD", named)
     pipeline = Pipeline()
     found = pipeline.read_from(sources.items([0])).map(lambda _: "wave" in __import__("sys").modules)

@@ -99,7 +99,7 @@ def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequenc
         cluster: its name, for the list of processes.
     """
     for name in preload:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):  # a script that ends its process when it has run
             _import_whole(importlib.import_module(name))
     keep_freed_memory()  # for all children
     null = os.open(os.devnull, os.O_RDONLY)
