@@ -142,10 +142,9 @@ class BoundedTable(TableReads):
             recorder.require(self.rules.config.min_backups, self.label)
 
     def _changes(self, txn: Transaction, recorder: Recorder | None) -> Changes:
-        if self.lies_at_home:
-            return Changes(txn, self.env, self.record_key, self.rules, recorder, self.home)
+        home = self.home if self.lies_at_home else b""
         is_open = recorder.is_open if self.is_divided and recorder is not None else None
-        return Changes(txn, self.env, self.record_key, self.rules, recorder, is_open=is_open)
+        return Changes(txn, self.env, self.record_key, self.rules, recorder, home, is_open)
 
     def _once(self, txn: Transaction, partition: bytes, work: Callable[[Recorder | None], Result]) -> Result:
         """Do something to a partition, or return its first result where `operation` has been done."""

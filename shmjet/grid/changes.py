@@ -374,7 +374,7 @@ class Changes:
                 for key, tail in islice(cursor.iternext(), looked_at):
                     if len(tails) == most or not key.startswith(head) or TIME.unpack(key[len(head) :])[0] > self._now:
                         break
-                    if self._is_open is None or self._is_open(tail[: PARTITION.size]):
+                    if self._is_open is None or self._is_open(self._place(tail)):
                         tails.append(tail)
         for tail in tails:
             self.remove(tail)
