@@ -26,6 +26,7 @@ from shmjet.cluster.observable_messages import ObservableRequest, Observed
 from shmjet.execution.job_plan import JobPlan, JobShape
 from shmjet.execution.messages import Failure, LogSubscription
 from shmjet.execution.metrics import Metrics, WorkerMetrics
+from shmjet.host.terminal_text import clean_line
 
 MOST_WATCHED = 256
 """Executions that one request may ask about: each has an answer of its own."""
@@ -52,6 +53,11 @@ class Submission(msgspec.Struct, frozen=True, array_like=True):
     named: str | None = None
     """How the member's own configuration calls it; set by the coordinator; ignored when a client sends it."""
     settings: RunSettings = RunSettings()
+
+    @property
+    def label(self) -> str:
+        """How a log calls the job, in one line: a client may put line feeds into its name, and lines of its own."""
+        return clean_line(self.name or self.job_id)
 
 
 class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):

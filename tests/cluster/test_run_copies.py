@@ -243,3 +243,9 @@ def test_a_collection_asks_again_who_has_been_connected_again_and_ends_when_nobo
     assert not done
     collection.begin(3, [])
     assert done == [True]
+
+
+def test_a_log_calls_a_job_by_its_name_in_one_line_or_by_its_id() -> None:
+    forged = msgspec.structs.replace(JOB, name="job\n2026-11-28 ERROR shmjet: \x1b[2Jgone")
+    assert forged.label == r"job\n2026-11-28 ERROR shmjet: \x1b[2Jgone"
+    assert JOB.label == "0123456789abcdef"

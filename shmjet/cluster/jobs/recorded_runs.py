@@ -62,7 +62,7 @@ class RecordedRuns:
                 try:
                     records.write(msgspec.structs.replace(record, is_suspended=is_suspended, cause=cause))
                 except OSError as error:
-                    logger.error("the record of %s cannot be written: %s", job.name or job.job_id, error)
+                    logger.error("the record of %s cannot be written: %s", job.label, error)
 
         try:
             records.write(record)

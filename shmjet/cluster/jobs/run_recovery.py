@@ -105,12 +105,12 @@ class RunRecovery:
                 self._recorded.note_restarted(record.run)
                 run = self._submissions.restore(job, partial(self._make, record.run, lineage=lineage))
             except (OSError, ShmjetError) as error:
-                logger.error("job %s cannot go on: %s", job.name or job.job_id, error)
+                logger.error("job %s cannot go on: %s", job.label, error)
                 continue
             state = "is still suspended" if record.is_suspended else "goes on"
             absent = [] if record.is_suspended or records is not None else lineage.absent()
             state = "is suspended" if absent or (lineage.has_lost_all and not record.is_suspended) else state
-            logger.warning("job %s %s: its member was started again", job.name or job.job_id, state)
+            logger.warning("job %s %s: its member was started again", job.label, state)
             if record.is_suspended:
                 run.start_suspended(record.cause)
             elif lineage.has_lost_all:
@@ -142,7 +142,7 @@ class RunRecovery:
             lost: the address of that member.
         """
         state, job = copy.state, copy.origin.job
-        name, settings = job.name or job.job_id, job.settings
+        name, settings = job.label, job.settings
         failure = member_lost(f"member {lost}, which coordinated it, is gone", member=lost)
         follows = Next.SUSPEND if state.is_suspended else next_after(failure, settings, 1)
         if state.is_cancelled:
@@ -186,6 +186,6 @@ class RunRecovery:
     def _give_up(self, copy: RunRecordCopy, failure: Failure, *, cancelled: bool = False) -> None:
         """Give a run whose coordinator is lost its outcome."""
         what = "was cancelled" if cancelled else "does not go on"
-        logger.warning("job %s %s: %s", copy.origin.job.name or copy.origin.job.job_id, what, failure.text)
+        logger.warning("job %s %s: %s", copy.origin.job.label, what, failure.text)
         end = RunEnd(JobStatus.FAILED.value, cancelled, None if cancelled else failure, time.time())
         self._give_outcome(copy, end)

@@ -290,7 +290,7 @@ class JobService:
             try:
                 await self._post.send_files([member], job)
             except OSError as error:
-                logger.error("a file attached to job %s is not here any more: %s", job.name or job.job_id, error)
+                logger.error("a file attached to job %s is not here any more: %s", job.label, error)
             else:
                 self._surviving.files_sent(run, [member])
 
@@ -301,7 +301,7 @@ class JobService:
     def _after_failure(self, run: JobRun, failure: Failure) -> Next:
         if run.lineage is not None and failure.type_name == DAMAGED:
             run.lineage.distrust_newest()
-        job, text = run.job.name or run.job.job_id, failure.text.split("\n", 1)[0]
+        job, text = run.job.label, failure.text.split("\n", 1)[0]
         if run.lineage is not None and run.lineage.has_lost_all:
             run.lineage.begin_anew()
             goes_on = self._recorded.is_restarted(run) or run.id in self._followed

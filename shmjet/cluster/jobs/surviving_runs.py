@@ -300,7 +300,7 @@ class SurvivingRuns:
         with contextlib.suppress(JobStateError):  # it ends, or is being suspended
             if settings.auto_scaling:
                 run.restart(graceful=True, reason=f"member {address} leaves the cluster")
-                logger.warning("job %s goes on without member %s, which leaves", _name(run), address)
+                logger.warning("job %s goes on without member %s, which leaves", run.job.label, address)
             elif settings.has_guarantee:
                 run.suspend(member_lost(f"member {address} has left the cluster", member=address))
 
@@ -455,12 +455,7 @@ class SurvivingRuns:
         for kept in list(self._kept.values()):
             run = kept.run
             if kept.scaling.take_due(view.uuids, now, is_running=run.status is JobStatus.RUNNING):
-                logger.warning("job %s is restarted: members have joined", _name(run))
+                logger.warning("job %s is restarted: members have joined", run.job.label)
                 with contextlib.suppress(JobStateError):
                     run.restart(graceful=True, reason="members have joined the cluster")
         self._set_timer()
-
-
-def _name(run: JobRun) -> str:
-    """Return how a run's job is called in the log."""
-    return run.job.name or run.job.job_id
