@@ -138,7 +138,7 @@ class BlobStore:
             raise BlobVanishedError(name.decode()) from None
         with file:
             size, count = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
-            lengths = file.read(8 * count) if 8 <= size and count <= size // 8 else b""
+            lengths = file.read(8 * count) if size >= 8 and count <= size // 8 else b""
             sizes = [int.from_bytes(lengths[at : at + 8], "little") for at in range(0, len(lengths), 8)]
             if not count or 8 * (1 + count) + sum(sizes) != size:
                 raise _damaged(file.name, size)
