@@ -48,7 +48,7 @@ EVENT = struct.Struct(">BHQQI")
 """Kind, partition, sequence there, moment, and the length of the old entry that follows, before the new one."""
 MOST_ENDED = 64
 """Entries whose time is over that a write removes on the way."""
-MOST_LOOKED_AT = 256
+MOST_LOOKED_AT = 128
 """Entries whose time is over that a write looks at for that: those of backups are left to their primaries."""
 
 MOST_SPARED = 256
