@@ -163,7 +163,7 @@ def test_unaligned_buffers_are_filled() -> None:
     assert struct.unpack_from("<qq", words, 1) == (1, 2)
 
 
-Point = namedtuple("Point", "x y")  # noqa: PYI024
+Point = namedtuple("Point", "x y")
 ROWS = [(), (1,), (1, 2, 3), {}, {"a": 1, "b": 2}, Point(1, 2), OrderedDict(a=1), [1], None, "row"]
 
 
