@@ -118,7 +118,7 @@ def test_keys_that_get_another_dtype_after_loading_are_found() -> None:
 def test_restored_groups_are_in_the_order_of_their_positions(places: list[Any], are_new: bool) -> None:
     groups, number = Groups(["k"], {"n": count()}), 0
     again = RestoredGroups(groups)
-    expected = []
+    expected: list[tuple[int, int]] = []
     for each in places:
         keys = np.arange(number, number + len(each))
         one = Groups(["k"], {"n": count()})
@@ -128,3 +128,15 @@ def test_restored_groups_are_in_the_order_of_their_positions(places: list[Any], 
         number += len(each)
     again.finish()
     assert groups.results(0, 99)[0].to_dict()["k"] == [key for _, key in sorted(expected)]
+
+
+def test_groups_that_another_processor_has_saved_too_are_one() -> None:
+    groups = Groups(["k"], {"n": count()})
+    again = RestoredGroups(groups)
+    for keys, are_new in [([1, 2], True), ([3, 1], False), ([3, 4], True)]:
+        one = Groups(["k"], {"n": count()})
+        one.add(Batch({"k": keys}))
+        again.merge(one.states(0, 9)[0], range(2), are_new)
+    again.finish()
+    groups.add(Batch({"k": [3, 4]}))
+    assert groups.results(0, 99)[0].to_dict() == {"k": [1, 2, 3, 4], "n": [2, 1, 3, 2]}
