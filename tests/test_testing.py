@@ -1,5 +1,8 @@
 """The check of processors accepts what keeps the contract and refuses what breaks it."""
 
+import itertools
+import threading
+
 import pytest
 
 from shmjet.core import (
@@ -11,7 +14,7 @@ from shmjet.core import (
     ProcessorSupplier,
     Watermark,
 )
-from shmjet.testing import MODES, TestContext, TestGrid, TestInbox, TestOutbox, verify_processor
+from shmjet.testing import MODES, TestContext, TestGrid, TestInbox, TestOutbox, mode_run, verify_processor
 
 
 class Doubler(AbstractProcessor):
@@ -197,6 +200,20 @@ def test_a_slow_call_of_a_cooperative_processor_fails():
     )
     with pytest.raises(AssertionError, match="of a cooperative processor took"):
         verify_processor(Doubler).inputs([1]).cooperative_timeout(0).expect([2])
+
+
+def test_a_call_that_waits_for_a_core_is_not_slow(monkeypatch):
+    class Pausing(Doubler):
+        def try_process0(self, item):
+            threading.Event().wait(0.002)
+            return super().try_process0(item)
+
+    check = verify_processor(Pausing).without_snapshots().inputs([1]).cooperative_timeout(0.001)
+    with pytest.raises(AssertionError, match="of a cooperative processor took"):
+        check.expect([2])
+    waited = itertools.count(step=60)
+    monkeypatch.setattr(mode_run, "waited_for_core", lambda thread: next(waited))
+    check.expect([2])
 
 
 def test_watermarks_keep_their_place_and_are_coalesced():

@@ -108,7 +108,7 @@ class ProcessorCheck:
         """Set how long a call of a cooperative processor may take; in the engine aim at 1 ms.
 
         Args:
-            seconds: 1.0 unless set.
+            seconds: 1.0 unless set; what a call waits for a core of the machine does not count.
         """
         self._timeout = seconds
         return self
