@@ -43,6 +43,6 @@ def to_batch(result: Any) -> Batch:
     if not isinstance(result, Mapping):
         raise BatchError(
             f"map_batches: the function must return a Batch, a dict of arrays, None, or a list or generator of these, "
-            f"got {type(result).__name__}{_advice(result)}: {result!r:.80}"
+            f"got {type(result).__name__} {result!r:.80}{_advice(result)}"
         )
     return Batch(result)

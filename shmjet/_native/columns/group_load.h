@@ -157,7 +157,14 @@ static inline int group_fill(group_table_t *table, uint32_t prefix) {
         }
         store_u32(segment_fill(table, segment), count);
     }
-    if (!--waiting->segments) group_forget_loaded(table);
+    waiting->segments--;
+    waiting->left -= count;
+    for (uint32_t other = 0; !waiting->left && waiting->segments; other++) { /* those for which no row was loaded */
+        if (!waiting->waits[other]) continue;
+        if ((status = group_make_segment(table, other, &segment)) != GROUP_OK) return status;
+        waiting->segments--;
+    }
+    if (!waiting->segments) group_forget_loaded(table);
     return GROUP_OK;
 }
 
@@ -191,6 +198,7 @@ static inline int group_list_loaded(group_table_t *table) {
     for (uint64_t i = 0; i < rows; i++) ends[prefix_of(table->tags[i], depth) + 1]++;
     memset(waiting->waits, 1, segments);
     waiting->segments = segments;
+    waiting->left = rows;
     for (size_t s = 0; s < segments; s++) ends[s + 1] += ends[s];
     /* So far where each segment begins; this makes it where it ends. */
     for (uint64_t i = 0; i < rows; i++) waiting->rows[ends[prefix_of(table->tags[i], depth)]++] = (uint32_t)i;

@@ -60,7 +60,8 @@ typedef struct {
 typedef struct {
     uint64_t segments; /* that wait to be made and filled; 0: none does, and nothing is held */
     uint32_t depth;    /* of the directory when they were listed: there is one for each prefix of so many bits */
-    int made;          /* whether one has been made */
+    uint64_t left;     /* rows that are not in a segment yet */
+    int made;          /* whether a segment has been made */
     uint32_t *rows;    /* from 0 on, prefix by prefix */
     uint32_t *ends;    /* where the rows of each prefix end */
     uint8_t *waits;    /* a byte for each prefix: whether its entries of the directory lead nowhere yet */
