@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from functools import lru_cache
 
 from shmjet.execution.layout import COUNTERS, INBOUND_COUNTERS, OUTBOUND_COUNTERS, counters_size
 
@@ -84,6 +85,7 @@ _WATERMARKS = (
 )
 
 
+@lru_cache(maxsize=64)
 def blank_block(inbound: int, outbound: int) -> bytes:
     """Return a block as it is at the start: zeros, and no watermark seen."""
     words = array("q", bytes(counters_size(inbound, outbound)))

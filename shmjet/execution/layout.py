@@ -8,6 +8,7 @@ may come to. `docs/formats/arena.md` has the offsets.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from shmjet.execution.control import BLOCK_SIZE
@@ -65,8 +66,21 @@ def counters_size(inbound: int, outbound: int) -> int:
     return -(-(COUNTERS + INBOUND_COUNTERS * inbound + OUTBOUND_COUNTERS * outbound) * 8 // 64) * 64
 
 
+_newest: deque[tuple[JobPlan, ArenaLayout]] = deque(maxlen=4)
+"""What was laid out last: small jobs are often run again and again, and to compare plans takes a tenth of the time."""
+
+
 def lay_out(plan: JobPlan) -> ArenaLayout:
-    """Compute the layout of an execution's arena."""
+    """Return the layout of an execution's arena."""
+    for known, layout in tuple(_newest):
+        if known == plan:
+            return layout
+    layout = _computed(plan)
+    _newest.appendleft((plan, layout))
+    return layout
+
+
+def _computed(plan: JobPlan) -> ArenaLayout:
     offset = HEADER_SIZE
     carriers = []
     for _ in range(plan.carrier_count):
