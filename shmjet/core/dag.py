@@ -138,23 +138,28 @@ class DAG:
             DagError: ordinals of a vertex have a gap, a distributed edge is isolated, an edge that is not partitioned
                 is distributed to one member, or there is a cycle (the text shows its path).
         """
-        for vertex in self._vertices.values():
-            self._check_ordinals("outbound", vertex, [e.source_ordinal for e in self.outbound_edges(vertex)])
-            self._check_ordinals("inbound", vertex, [e.destination_ordinal for e in self.inbound_edges(vertex)])
+        self._checked_order()
+
+    def _checked_order(self) -> list[str]:
+        """Validate; return the names of the vertices so that each comes after all that feed it."""
+        for name, vertex in self._vertices.items():
+            self._check_ordinals("outbound", vertex, self._outbound.get(name))
+            self._check_ordinals("inbound", vertex, self._inbound.get(name))
         for edge in self._edges:
             if edge.is_distributed and edge.routing is Routing.ISOLATED:
                 raise DagError(f"{edge!r}: a distributed edge cannot be isolated; drop distributed() or isolated()")
             if edge.target_address is not None and edge.routing not in (Routing.PARTITIONED, Routing.ALL_TO_ONE):
                 raise DagError(f"{edge!r}: distribute_to() needs a partitioned() or all_to_one() edge")
-        cycle = cycle_in(list(self._vertices), self._successors())
-        if cycle:
+        names, successors = list(self._vertices), self._successors()
+        order = topological_order(names, successors)
+        if len(order) < len(names):
+            cycle = cycle_in(names, successors)
             raise DagError(f"the DAG has a cycle: {' -> '.join(cycle)}; take one of these edges out")
+        return order
 
     def __iter__(self) -> Iterator[Vertex]:
         """Validate, then iterate over the vertices so that each comes after all that feed it."""
-        self.validate()
-        order = topological_order(list(self._vertices), self._successors())
-        return iter([self._vertices[name] for name in order])
+        return iter([self._vertices[name] for name in self._checked_order()])
 
     def __len__(self) -> int:
         return len(self._vertices)
@@ -251,10 +256,10 @@ class DAG:
         return DagError(f"vertex {vertex.name!r}: {direction} ordinal {ordinal} is taken by {other!r}{advice}")
 
     @staticmethod
-    def _check_ordinals(direction: str, vertex: Vertex, ordinals: list[int]) -> None:
-        for expected, found in enumerate(ordinals):
-            if found != expected:
-                raise DagError(
-                    f"vertex {vertex.name!r}: {direction} ordinal {expected} is missing, there are {ordinals}; "
-                    "ordinals count from 0 without gaps"
-                )
+    def _check_ordinals(direction: str, vertex: Vertex, edges: dict[int, Edge] | None) -> None:
+        if edges and max(edges) != len(edges) - 1:
+            missing = next(ordinal for ordinal in range(len(edges)) if ordinal not in edges)
+            raise DagError(
+                f"vertex {vertex.name!r}: {direction} ordinal {missing} is missing, there are {sorted(edges)}; "
+                "ordinals count from 0 without gaps"
+            )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+from abc import ABCMeta
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from pickle import PickleBuffer
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -26,10 +27,26 @@ def _reduce_code(code: CodeType) -> tuple[Any, tuple[Any, ...]]:
     return make, (*parts[:at], code.co_filename, *parts[at + 1 :])
 
 
+_NAMED = frozenset({type, ABCMeta, FunctionType})
+_importable: set[Any] = set()
+"""Classes and functions of this package that pickle by name: cloudpickle searches the modules for each, each time."""
+
+
 class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
     """The pickler of functions and of classes that have no importable name."""
 
     dispatch_table = ChainMap({CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how to pickle what cloudpickle reduces in its own way; NotImplemented for all else."""
+        if type(obj) not in _NAMED:
+            return super().reducer_override(obj)
+        if obj in _importable:
+            return NotImplemented
+        reduced = super().reducer_override(obj)
+        if reduced is NotImplemented and str(obj.__module__).startswith("shmjet."):
+            _importable.add(obj)
+        return reduced
 
 
 def dumps(obj: object, buffer_callback: Callable[[PickleBuffer], object] | None = None) -> bytes:

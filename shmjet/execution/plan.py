@@ -44,7 +44,10 @@ def _static(supplier: object, name: str) -> object:
     own = None if isinstance(supplier, type) else getattr(supplier, "__dict__", None)
     if own is not None and name in own:
         return own[name]
-    return next((place.__dict__[name] for place in places if name in place.__dict__), None)
+    for place in places:
+        if name in place.__dict__:
+            return place.__dict__[name]
+    return None
 
 
 def describe(dag: DAG) -> JobShape:

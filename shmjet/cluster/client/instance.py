@@ -30,7 +30,7 @@ from shmjet.cluster.client.members import Cluster
 from shmjet.cluster.client.observable import Bell, Observable, Observers
 from shmjet.cluster.client.snapshot import Snapshot
 from shmjet.cluster.client.status_poller import ExecutionStatusPoller
-from shmjet.cluster.client.submission import attachments_of, graph_of, listeners_of, submission_of
+from shmjet.cluster.client.submission import PLAIN, attachments_of, graph_of, listeners_of, submission_of
 from shmjet.cluster.client.unsupported_settings import check_job
 from shmjet.cluster.observable_messages import Observed
 from shmjet.cluster.protocol import (
@@ -179,7 +179,7 @@ class JetInstance:
 
     def _new_job(self, dag: DAG | Planned, config: JobConfig | None, *, joins: bool = False) -> Job:
         if config is None:
-            config = dag.config if isinstance(dag, JobDescription) else JobConfig()
+            config = dag.config if isinstance(dag, JobDescription) else PLAIN
         check_job(config)
         config = copy.copy(config)
         if not isinstance(dag, DAG):

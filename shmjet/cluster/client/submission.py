@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PLAIN = JobConfig()
-_PLAIN_CONFIG = dumps(_PLAIN)
+PLAIN = JobConfig()
+"""The config of a job that is given none; never changed."""
+_PLAIN_CONFIG = dumps(PLAIN)
 _PLAIN_SETTINGS = RunSettings()
 
 
@@ -41,16 +42,16 @@ def submission_of(dag: DAG, config: JobConfig, job_id: str, attachments: dict[st
         DagError: the DAG is not valid.
         TypeError: something in it cannot be pickled; the text names the vertex.
     """
-    shape = describe(dag)
+    shape, is_plain, observables = describe(dag), config == PLAIN, observables_of(dag)
     return Submission(
         job_id=job_id,
         name=config.name,
         shape=shape,
         code=_pickle_code(dag, shape, config),
-        config=_PLAIN_CONFIG if config == _PLAIN else dumps(config),
+        config=_PLAIN_CONFIG if is_plain else dumps(config),
         attachments=attachments,
         import_paths=_import_paths(),
-        settings=_settings(config, observables_of(dag)),
+        settings=_PLAIN_SETTINGS if is_plain and not observables else _settings(config, observables),
     )
 
 
@@ -61,8 +62,6 @@ def observables_of(dag: DAG) -> list[str]:
 
 
 def _settings(config: JobConfig, observables: list[str]) -> RunSettings:
-    if config == _PLAIN and not observables:
-        return _PLAIN_SETTINGS
     return RunSettings(
         guarantee=config.processing_guarantee.value,
         snapshot_interval=config.snapshot_interval,
