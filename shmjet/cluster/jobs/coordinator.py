@@ -343,8 +343,9 @@ class JobCoordinator:
 
     def _carry_out(self) -> None:
         attempt = self._attempt
-        if attempt.status is not self.status:
-            self.status = attempt.status
+        status = attempt.status
+        if status is not self.status:
+            self.status = status
             self._on_change(self)
         commits = []
         for uuid, order in attempt.take_orders():

@@ -123,12 +123,12 @@ class Participant:
         self._children: dict[int, Child] = {}
         self._context: ExecutionContext | None = None
         self._counters = PartCounters(self.name, self.started_at)
-        self._snapshots = PartSnapshots(
-            self.id, services.snapshots, self._unfinished, self._report, has_guarantee=self.job.settings.has_guarantee
-        )
+        self._snapshots: PartSnapshots | None = None
+        """None as long as none has been ordered."""
         self._look_timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Future[None] | None = None
-        self._stopping = Stopping(self.id, self.name, services.workers, self._pending, services.name_of)
+        self._stopping: Stopping | None = None
+        """None as long as no process has been told to stop, or to close what is left."""
 
     @property
     def name(self) -> str:
@@ -149,6 +149,20 @@ class Participant:
     def _unfinished(self) -> dict[int, Child]:
         """Return the processes that have not let go, by their endpoints."""
         return {endpoint: self._children[endpoint] for endpoint in self._part.unfinished()}
+
+    def _saving(self) -> PartSnapshots:
+        if self._snapshots is None:
+            store, has_guarantee = self._services.snapshots, self.job.settings.has_guarantee
+            self._snapshots = PartSnapshots(
+                self.id, store, self._unfinished, self._report, has_guarantee=has_guarantee
+            )
+        return self._snapshots
+
+    def _watching(self) -> Stopping:
+        if self._stopping is None:
+            services = self._services
+            self._stopping = Stopping(self.id, self.name, services.workers, self._pending, services.name_of)
+        return self._stopping
 
     @property
     def _planned(self) -> JobPlan | None:
@@ -250,9 +264,9 @@ class Participant:
             case FinishPart():
                 self._part.finish(message.error, is_followed=message.is_followed)
             case SavePart():
-                self._snapshots.save(message, self._planned)
+                self._saving().save(message, self._planned)
             case ResolvePart():
-                self._snapshots.resolve(message)
+                self._saving().resolve(message)
             case AskOpenSources():
                 context = self._context
                 open_here = [] if context is None else context.unended_of(message.vertices)
@@ -301,7 +315,7 @@ class Participant:
                 if part.awaits_ready:
                     part.ready(*self._seen_ready())
                 part.ended(at, adopted=message.adopted, finished=message.finished, commits=message.commits)
-                if message.finished:
+                if message.finished and self._snapshots is not None:
                     self._snapshots.report_gone(self._planned)
             case Saved():
                 self._report(PartSaved(self.id, message.snapshot_id, message.processors, message.error))
@@ -345,7 +359,7 @@ class Participant:
             self._children[child.index] = child
             assert self._context is not None
             self._context.deploy(child, takes_part=False)
-            for order in self._snapshots.newest:
+            for order in () if self._snapshots is None else self._snapshots.newest:
                 child.send(order)
         adopt = Adopt(self.id, message.vertex, message.processor, message.state, message.size, message.tables)
         child.send(adopt, fds)
@@ -395,7 +409,7 @@ class Participant:
                 self.endpoints.end()
                 if context is not None:
                     context.say_cancelled()
-                self._stopping.stop(soon=self.job.settings.has_guarantee)
+                self._watching().stop(soon=self.job.settings.has_guarantee)
             case Phase.ENDED:
                 self._end_timers()
             case Phase.FINISHING:
@@ -406,7 +420,7 @@ class Participant:
                 self.completed_at = time.time()
                 self._counters.end(self._context, self.completed_at)
                 if self._part.phase is Phase.FINISHING:
-                    self._stopping.close()
+                    self._watching().close()
             case Phase.OVER:
                 self._release()
 
@@ -426,10 +440,12 @@ class Participant:
         if self._look_timer is not None:
             self._look_timer.cancel()
             self._look_timer = None
-        self._stopping.end()
+        if self._stopping is not None:
+            self._stopping.end()
 
     def _release(self) -> None:
-        self._stopping.end()
+        self._end_timers()
+        self._stopping = self._snapshots = None  # no cycle keeps the plan and the code of the job
         carriers = [child for child in self._children.values() if child.is_carrier]
         self._services.workers.stop_carriers(carriers)
         if self._context is not None:

@@ -58,16 +58,10 @@ class Stopping:
         self._pending = pending
         self._name_of = name_of
         self._timers: list[asyncio.TimerHandle] = []
-        self._is_stopping = False
         self._patience = Patience(AGAIN_S)
         """Counts the seconds since `stop`, or since the first interruption in a `close`, in which the member ran."""
         self._starved: dict[int, float] = {}
         """How long each process had waited for a core when it was told to stop, by its pid."""
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether `stop` has been called."""
-        return self._is_stopping
 
     def stop(self, *, soon: bool = False) -> None:
         """Watch processes that have been told to stop their part.
@@ -75,7 +69,6 @@ class Stopping:
         Args:
             soon: interrupt code that does not return almost at once.
         """
-        self._is_stopping = True
         self._waited()
         self._starved = {child.pid: waited_for_core(child.pid) for child in self._left()}
         self._watch(INTERRUPT_SOON_S if soon else INTERRUPT_S, GRACE_S, self._kill_all)
