@@ -38,7 +38,7 @@ from shmjet.execution.deployment_snapshots import DeploymentSnapshots
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.kept_services import AttemptServices
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
-from shmjet.execution.logs import about, speaker
+from shmjet.execution.logs import About, speaker
 from shmjet.execution.messages import Adopt, Deploy, HandOver, Resolve, Save
 from shmjet.execution.ownership import owners_of, receives
 from shmjet.execution.processor_endpoints import OpenEndpoints
@@ -212,21 +212,21 @@ class Deployment:
                 snapshots.check(v)
 
     def _make_processors(self, v: int, supplier: Any, prepared: Prepared) -> None:
-        vertex = self._deploy.plan.vertices[v]
+        deploy, vertex = self._deploy, self._deploy.plan.vertices[v]
         self._blamed = (vertex.name, -1)
         made = prepared.processors.pop(v, [])
         if v in prepared.suppliers:
             supplier = prepared.suppliers.pop(v)
-        elif v in self._deploy.suppliers:
-            supplier = pickle.loads(self._deploy.suppliers[v])
+        elif v in deploy.suppliers:
+            supplier = pickle.loads(deploy.suppliers[v])
         mine = [p for p, endpoint in enumerate(vertex.endpoints) if endpoint == self._endpoint]
         if isinstance(supplier, ProcessorSupplier):
             if getattr(supplier.close, "__func__", None) is not ProcessorSupplier.close:
                 self._suppliers.append((*self._named(v, mine[0]), supplier))
             if not made:
-                context = SupplierContext(**self._vertex_context(vertex.name, vertex.parallelism))
-                speaker.about = about(context)
-                supplier.init(context)
+                speaker.about = About(self._common["job_config"].name or deploy.job_id, deploy.job_id, vertex.name)
+                if getattr(supplier.init, "__func__", None) is not ProcessorSupplier.init:
+                    supplier.init(SupplierContext(**self._vertex_context(vertex.name, vertex.parallelism)))
                 made = make_processors(supplier, vertex.parallelism, vertex.name)
             for p in mine:
                 self._processors[v, p] = made[p]
