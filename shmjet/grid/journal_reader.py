@@ -5,8 +5,7 @@ Loads numpy, so it is imported where a journal is read and not by all who have m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
@@ -205,7 +204,7 @@ class JournalReader:
             if not lengths:
                 added, values = self._codec.columns(events, _HEAD)
                 fields = (repeat("added"), added, repeat(None), values, partitions, sequences, repeat(0))
-                return list(map(_make_event, zip(*fields, strict=False)))
+                return list(map(tuple.__new__, repeat(MapEvent), zip(*fields, strict=False)))
             before = self._pairs([event[_HEAD : _HEAD + length] for event, length in zip(events, lengths, strict=True)])
             after = self._pairs([event[_HEAD + length :] for event, length in zip(events, lengths, strict=True)])
         except BlobVanishedError:
@@ -217,7 +216,7 @@ class JournalReader:
         keys = tuple(new if old is None else old for old, new in zip(old_keys, new_keys, strict=True))
         named = map(_KINDS.__getitem__, kinds)
         changed = (named, keys, old_values, new_values, partitions, sequences, repeat(0))
-        return list(map(_make_event, zip(*changed, strict=False)))
+        return list(map(tuple.__new__, repeat(MapEvent), zip(*changed, strict=False)))
 
     def _pairs(self, stored: list[bytes]) -> list[tuple[Any, Any]]:
         """Return the key and value of stored entries, and a pair of None for an empty one."""
@@ -232,4 +231,3 @@ _HEAD = EVENT.size
 _HEADS = np.dtype([("kind", "u1"), ("partition", ">u2"), ("sequence", ">u8"), ("moment", ">u8"), ("length", ">u4")])
 """`EVENT`, for numpy."""
 _NOTHING = (None, None)
-_make_event: Callable[[tuple[Any, ...]], MapEvent] = partial(tuple.__new__, MapEvent)
