@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ Moments = np.ndarray[Any, np.dtype[np.uint64]]
 """When events were written, by the clock of their store."""
 _NO_MOMENTS: Moments = np.zeros(0, np.uint64)
 
+_partition_of = attrgetter("partition")
 _KINDS = {ADDED: "added", UPDATED: "updated", REMOVED: "removed"}
 _PIECES_AT_ONCE = 8
 """Pieces of a log that may be read at once without any event that is new."""
@@ -68,8 +70,10 @@ class _Place:
             return events, moments
         count = int(np.searchsorted(moments, until, "right"))
         self.events, self.moments = events[count:], moments[count:]
-        self.handed.update((event[4], event[5] + (event[6] or 1)) for event in events[:count])
-        return events[:count], moments[:count]
+        some = events[:count]
+        for partition, last in dict(zip(map(_partition_of, some), some, strict=True)).items():
+            self.handed[partition] = last.sequence + (last.lost or 1)
+        return some, moments[:count]
 
 
 class _Heads(NamedTuple):
