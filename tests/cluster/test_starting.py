@@ -212,7 +212,7 @@ def links(member: int) -> list[int]:
     """Return the pids of the children of a member that are links."""
     found = []
     for child in Path(f"/proc/{member}/task/{member}/children").read_text().split():
-        with contextlib.suppress(FileNotFoundError):  # it has just gone
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just gone
             if Path(f"/proc/{child}/comm").read_text() == "shmjet-link\n":
                 found.append(int(child))
     return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import count
 from typing import Any
 
 _WIDTHS = 64
@@ -54,7 +53,7 @@ class ExpiryQueue:
         self._spans: dict[int, list[Cell]] = {}
         self._starts: list[int] = []  # a heap of the spans' numbers
         self._due: list[tuple[int, int, int, Cell]] = []  # a heap of the cells of spans that are due
-        self._numbers = count()
+        self._pushed = 0
 
     def add(self, cell: Cell) -> None:
         """Set the timer of a state. O(1), but for the first in a span of time."""
@@ -98,6 +97,7 @@ class ExpiryQueue:
 
     def _set(self, cell: Cell, limit: int) -> None:
         if cell.touched // self._width * self._width < limit:
-            heappush(self._due, (cell.touched, cell.order, next(self._numbers), cell))
+            self._pushed += 1  # cells cannot be compared
+            heappush(self._due, (cell.touched, cell.order, self._pushed, cell))
         else:
             self.add(cell)
