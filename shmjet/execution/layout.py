@@ -67,7 +67,7 @@ def counters_size(inbound: int, outbound: int) -> int:
 
 
 _newest: deque[tuple[JobPlan, ArenaLayout]] = deque(maxlen=4)
-"""What was laid out last: small jobs are often run again and again, and to compare plans takes a tenth of the time."""
+"""What was laid out last: small jobs are often run many times, and to compare plans takes a tenth of the time."""
 
 
 def lay_out(plan: JobPlan) -> ArenaLayout:

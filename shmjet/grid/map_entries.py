@@ -149,8 +149,10 @@ class MapEntries:
             raise
 
     def _put_back(self, key: Any, stored: bytes) -> None:
-        """Store an entry again that was taken out, but not by who can read it; not one that ends, whose time is known
-        to its host only."""
+        """Store an entry again that was taken out and cannot be read here.
+
+        An entry with a time to live stays out: only its host knows how much of that is left.
+        """
         times = times_of(stored)
         if times is None or not times.end:
             table, tail = self.locate(key)
