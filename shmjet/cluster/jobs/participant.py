@@ -153,9 +153,7 @@ class Participant:
     def _saving(self) -> PartSnapshots:
         if self._snapshots is None:
             store, has_guarantee = self._services.snapshots, self.job.settings.has_guarantee
-            self._snapshots = PartSnapshots(
-                self.id, store, self._unfinished, self._report, has_guarantee=has_guarantee
-            )
+            self._snapshots = PartSnapshots(self.id, store, self._unfinished, self._report, has_guarantee=has_guarantee)
         return self._snapshots
 
     def _watching(self) -> Stopping:
