@@ -213,6 +213,8 @@ class SnapshotStore:
     def __init__(self, root: Path, *, sync: bool = False, before_valid: Callable[[], None] = lambda: None) -> None:
         self.root = root
         self.sync = sync
+        self._making: set[Path] = set()
+        """Folders of exported snapshots that are being written."""
         self._before_valid = before_valid
 
     def sync_maps(self) -> None:
@@ -317,8 +319,9 @@ class SnapshotStore:
         replaces = version is None
         version = version or new_version()
         making = home / f"{_UNFINISHED}{version}"
-        making.mkdir(mode=0o700)
+        self._making.add(making)
         try:
+            making.mkdir(mode=0o700, parents=True)  # its parent, too, if `destroy` has just removed that
             for file in manifest.files() if files is None else files:
                 if self.sync:
                     sync_file(folder / file)
@@ -330,6 +333,8 @@ class SnapshotStore:
             with contextlib.suppress(OSError):
                 home.rmdir()  # unless there is an older one
             raise
+        finally:
+            self._making.discard(making)
         if self.sync:
             sync_folder(home)
             sync_folder(home.parent)
@@ -346,7 +351,7 @@ class SnapshotStore:
         """Remove all versions of an exported snapshot but one."""
         home = self._home(name)
         for other in _listed(home):
-            if other != version:
+            if other != version and home / other not in self._making:
                 remove_folder(home / other)
 
     def find(self, name: str) -> ExportedSnapshot | None:
@@ -355,11 +360,15 @@ class SnapshotStore:
         Raises:
             DamagedSnapshotError: there is one, and its manifest is damaged.
         """
-        version = self.newest_version(name)
-        if not version:
-            return None
-        path = self._home(name) / version / EXPORTED_MANIFEST
-        return ExportedSnapshot(name=name, path=path, manifest=read_manifest(path))
+        while version := self.newest_version(name):
+            path = self._home(name) / version / EXPORTED_MANIFEST
+            try:
+                return ExportedSnapshot(name=name, path=path, manifest=read_manifest(path))
+            except DamagedSnapshotError:
+                if self.newest_version(name) == version:
+                    raise
+                # It was replaced or destroyed before it was read.
+        return None
 
     def exported(self) -> list[ExportedSnapshot]:
         """Return all exported snapshots with a readable manifest, the oldest first."""
@@ -372,10 +381,12 @@ class SnapshotStore:
         return sorted(found, key=lambda snapshot: (snapshot.manifest.created, snapshot.name))
 
     def destroy(self, name: str) -> bool:
-        """Remove an exported snapshot; says whether there was one."""
+        """Remove an exported snapshot, but not one of its name that is being written; says whether there was one."""
         home = self._home(name)
         existed = home.exists()
-        remove_folder(home)
+        self.keep_only(name, "")
+        with contextlib.suppress(OSError):
+            home.rmdir()  # unless one is being written
         return existed
 
     def _home(self, name: str) -> Path:

@@ -132,6 +132,25 @@ def test_an_export_that_is_asked_for_again_is_done_if_its_snapshot_is_there(
         assert run.status is JobStatus.FAILED, "it ends, without another export"
 
 
+def test_exports_under_one_name_are_made_one_after_the_other(tmp_path: Path) -> None:
+    async def both() -> list[Any]:
+        run: Any = Run()
+        run.saves.clear()
+        client: Any = Client()
+        snapshots = SnapshotRequests(lambda number: run, SnapshotStore(tmp_path))
+        for number, name in enumerate(("before", "before", "another")):
+            snapshots.export(client, ExportSnapshot(number, 7, name))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        begun = list(run.exports)
+        run.saves.set()
+        while len(client.told) < 3:
+            await asyncio.sleep(0)
+        return begun
+
+    assert asyncio.run(both()) == [("before", False), ("another", False)]
+
+
 @pytest.mark.parametrize("token", ["", "of another request"])
 def test_an_export_that_is_asked_for_again_is_done_now_if_another_one_has_the_name(token: str, tmp_path: Path) -> None:
     store, run = SnapshotStore(tmp_path), Run()

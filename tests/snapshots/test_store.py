@@ -135,6 +135,48 @@ def test_an_export_that_fails_leaves_the_older_one(tmp_path: Path) -> None:
     assert names(tmp_path / "exported") == ["x"]
 
 
+def test_a_snapshot_that_is_replaced_while_it_is_read_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SnapshotStore(tmp_path)
+    lineage = store.lineage("l")
+    store.export(snapshot(lineage, 1), "x")
+    replacing = [snapshot(lineage, 2)]
+
+    def read(path: Path) -> Manifest:
+        if replacing:
+            store.export(replacing.pop(), "x")
+        return read_manifest(path)
+
+    monkeypatch.setattr("shmjet.snapshots.store.read_manifest", read)
+    (found,) = store.exported()
+    assert found.manifest.snapshot_id == 2
+    found.path.write_bytes(b"torn")
+    with pytest.raises(DamagedSnapshotError, match="torn"):
+        store.find("x")
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_what_is_being_exported_is_not_removed(tmp_path: Path, older: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SnapshotStore(tmp_path)
+    lineage = store.lineage("l")
+    path = snapshot(lineage, 1)
+    if older:
+        store.export(path, "x")
+    link = os.link
+
+    def destroy_meanwhile(source: Path, target: Path) -> None:
+        assert store.destroy("x")
+        assert store.find("x") is None
+        link(source, target)
+
+    monkeypatch.setattr("shmjet.snapshots.store.os.link", destroy_meanwhile)
+    exported = store.export(path, "x")
+    assert store.find("x") == exported
+    assert store.destroy("x")
+    assert names(tmp_path / "exported") == []
+
+
 def test_exported_snapshots_are_listed_the_oldest_first(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     assert store.exported() == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from shmjet.cluster.jobs.lifecycle_requests import known
 from shmjet.cluster.jobs.lineage import snapshot_row
@@ -57,6 +58,8 @@ class SnapshotRequests:
         self._tasks = BackgroundTasks()
         self._exporting: dict[str, asyncio.Future[SnapshotRow]] = {}
         """What is being carried out, by the tokens of the requests."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By the names of snapshots: one export after the other replaces the older one of its name."""
 
     def export(self, client: Client, request: ExportSnapshot) -> None:
         """Have the state of a run saved under a name, and answer when that is done."""
@@ -91,9 +94,7 @@ class SnapshotRequests:
                 run.cancel()
                 await run.until_ended()
                 return row
-        run = known(self._run, request.execution_id)
-        export = run.export_snapshot(name, cancel=request.cancel, token=request.token)
-        exporting = asyncio.ensure_future(export)
+        exporting = asyncio.ensure_future(self._in_turn(request, name))
         if not request.token:
             return await exporting
         self._exporting[request.token] = exporting
@@ -101,6 +102,12 @@ class SnapshotRequests:
             return await exporting
         finally:
             self._exporting.pop(request.token, None)
+
+    async def _in_turn(self, request: ExportSnapshot, name: str) -> SnapshotRow:
+        """Have a run saved, after all earlier exports under the same name."""
+        async with self._turns.setdefault(name, asyncio.Lock()):
+            run = known(self._run, request.execution_id)
+            return await run.export_snapshot(name, cancel=request.cancel, token=request.token)
 
     async def _done_before(self, name: str, token: str) -> SnapshotRow | None:
         """Return what was exported for a request, if all of it is there."""
