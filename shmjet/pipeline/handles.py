@@ -81,6 +81,11 @@ class Stage:
         self.pipeline._change(self.node_id, name=name, is_named=True)
         return self
 
+    def _named_with(self: S_, inner: Stage) -> S_:
+        """Let another stage, which has the state of this one, go by the name that this one is given."""
+        self.pipeline._change(self.node_id, inner=inner.node_id)
+        return self
+
     def set_local_parallelism(self: S_, count: int) -> S_:
         """Set the number of processors that do this stage's work on each member.
 

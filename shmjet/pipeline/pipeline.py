@@ -122,13 +122,16 @@ class Pipeline:
         return node_id
 
     def _change(self, node_id: int, **changes: Any) -> None:
-        """Set name or parallelism of a node; another node that has the name by itself gives it up."""
+        """Change what is said of a node. Another node that has the name by itself gives it up."""
         if "name" in changes:
             holder = next((node for node in self._nodes if node.name == changes["name"] and node.id != node_id), None)
             if holder is not None and not holder.is_named:  # saved state belongs to the name that the user has set
                 self._nodes[holder.id] = structs.replace(holder, name=self._unique(holder.name))
             changes["name"] = self._unique(changes["name"], but=node_id)
-        self._nodes[node_id] = structs.replace(self._nodes[node_id], **changes)
+        node = self._nodes[node_id] = structs.replace(self._nodes[node_id], **changes)
+        if "name" in changes and node.inner is not None:
+            kind = type(self._nodes[node.inner].transform).__name__.lower()
+            self._change(node.inner, name=f"{node.name}-{kind}", is_named=node.is_named)
 
     def _unique(self, name: str, but: int = -1) -> str:
         taken = {node.name for node in self._nodes if node.id != but}

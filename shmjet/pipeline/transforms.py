@@ -204,6 +204,7 @@ class Window(Transform, frozen=True):
         key_fns: key of an item, by input; None: everything is one group.
         early_results: milliseconds between results of windows that have not ended; 0: there are none.
         has_late: a `LateItems` node follows.
+        make_result: `(start, end, key, result, is_early)` -> what is emitted; None: the usual results.
     """
 
     definition: WindowDefinition
@@ -211,6 +212,7 @@ class Window(Transform, frozen=True):
     key_fns: tuple[KeyFn, ...] | None
     early_results: int = 0
     has_late: bool = False
+    make_result: Callable[[int, int, Any, Any, bool], Any] | None = None
 
 
 class WindowColumns(Transform, frozen=True, eq=False):
@@ -457,6 +459,7 @@ class Node(msgspec.Struct, frozen=True):
         is_named: the user chose the name.
         on_error: what is done with an item whose function raises: "skip"; "send", to a `FailedItems` node that follows;
             None: the job fails.
+        inner: id of the node that has the state of a stage which is made of several; it goes by this one's name.
     """
 
     id: int
@@ -466,3 +469,4 @@ class Node(msgspec.Struct, frozen=True):
     parallelism: int = -1
     is_named: bool = False
     on_error: Literal["skip", "send"] | None = None
+    inner: int | None = None

@@ -74,7 +74,7 @@ class WindowGroups:
         stamped = windowed.stage._then("group_by-times", t.WithTime())
         results = windowed._planned(stamped, "window", rows_operation(*aggregates.values()), key_fns, _ROW)
         made = results.map(_ResultRow(self.columns, tuple(aggregates), has_early))
-        return made._then("group_by", t.MapBatches(_same))
+        return made._then("group_by", t.MapBatches(_same))._named_with(results)
 
     def _of_columns(self, definition: WindowDefinition, aggregates: dict[str, Aggregate]) -> StreamStage[Any]:
         windowed, has_late = self.windowed, self.windowed.late_sink is not None

@@ -79,11 +79,16 @@ class _Windowed:
         return replace(self, late_sink=sink)
 
     def _aggregated(
-        self, name: str, op: AggregateOperation[Any, Any, Any], key_fns: tuple[KeyFn, ...] | None, *others: Stage
+        self,
+        name: str,
+        op: AggregateOperation[Any, Any, Any],
+        key_fns: tuple[KeyFn, ...] | None,
+        *others: Stage,
+        make_result: Callable[..., Any] | None = None,
     ) -> StreamStage[Any]:
         for other in others:
             check_time(other.pipeline.nodes, other.node_id, f"{name} in {self.definition!r}")
-        return self._planned(self.stage, name, op, key_fns, None, *others)
+        return self._planned(self.stage, name, op, key_fns, None, *others, make_result=make_result)
 
     def _planned(
         self,
@@ -93,10 +98,12 @@ class _Windowed:
         key_fns: tuple[KeyFn, ...] | None,
         of_late: Callable[[Any], Any] | None,
         *others: Stage,
+        make_result: Callable[..., Any] | None = None,
     ) -> StreamStage[Any]:
         """Add the node; `of_late` makes what is written of a late item."""
         late_sink = self.late_sink
-        stage = cut._then(name, t.Window(self.definition, op, key_fns, self.period, late_sink is not None), *others)
+        window = t.Window(self.definition, op, key_fns, self.period, late_sink is not None, make_result)
+        stage = cut._then(name, window, *others)
         if late_sink is not None:
             late = stage._then(f"{stage.name}-late", t.LateItems())
             (late if of_late is None else late.map(of_late)).write_to(late_sink)
@@ -245,11 +252,11 @@ class KeyedStageWithWindow(_Windowed, Generic[T, K]):
 
     def distinct(self) -> StreamStage[WindowResult]:
         """Keep one item of each key in each window, as a `WindowResult` whose result is the item."""
-        return self.aggregate(first_item()).map(_without_key)
+        return self._aggregated("window", first_item(), (self.key_fn,), make_result=_without_key)
 
 
-def _without_key(found: KeyedWindowResult) -> WindowResult:
-    return WindowResult(found.start, found.end, found.result, found.is_early)
+def _without_key(start: int, end: int, key: Any, result: Any, is_early: bool) -> WindowResult:
+    return WindowResult(start, end, result, is_early)
 
 
 def checked_window(definition: Any) -> WindowDefinition:

@@ -128,6 +128,77 @@ def test_an_operation_keeps_its_accumulator(supplier: Callable[[Op], Any]) -> No
     assert kind_of(supplier(changed)) == kinds[0]
 
 
+def first_of(event: Any) -> Any:
+    return event[0]
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        lambda by: by.map_stateful(list, print),
+        lambda by: by.map_stateful(list, print, ttl=1),
+        lambda by: by.flat_map_stateful(list, print),
+        lambda by: by.rolling_aggregate(ops.counting()),
+        lambda by: by.rolling_aggregate(ops.counting(), ttl=1),
+    ],
+)
+def test_states_of_keys_are_not_taken_for_that_of_all_items(stage: Callable[[Any], Any]) -> None:
+    timed = Pipeline().read_from(sources.item_stream(10)).with_native_timestamps()
+    for made in (stage(timed), stage(timed.grouping_key(first_of))):
+        made.set_name("stage" if "key" not in made.name else "by key").write_to(sinks.noop())
+    kinds = {vertex.name: vertex.state_kind for vertex in describe(timed.pipeline.to_dag()).vertices}
+    assert kinds["stage"].replace(" without keys", "") == kinds["by key"] != kinds["stage"]
+
+
+@pytest.mark.parametrize("window", [tumbling(2), sliding(4, 2), session(1)])
+@pytest.mark.parametrize("early", [False, True])
+def test_windows_of_keys_are_not_taken_for_those_of_all_items(window: Any, early: bool) -> None:
+    def kinds(*key: Callable[[Any], Any]) -> set[str]:
+        p = Pipeline()
+        cut = p.read_from(sources.item_stream(10)).with_native_timestamps().window(window)
+        by: Any = cut.early_results(1) if early else cut
+        (by.grouping_key(*key) if key else by).aggregate(ops.counting()).set_name("stage").write_to(sinks.noop())
+        return {vertex.state_kind for vertex in describe(p.to_dag()).vertices if vertex.name.startswith("stage")}
+
+    assert kinds() - {NO_STATE} and kinds(first_of) - {NO_STATE}
+    assert not (kinds() & kinds(first_of)) - {NO_STATE}
+
+
+def to_rows(number: int, timestamp: int) -> dict[str, int]:
+    return {"a": number}
+
+
+def built(stage: Any) -> Any:
+    return stage.aggregate_builder(ops.counting()).build(print)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        lambda items, timed: timed.window(tumbling(1)).distinct(),
+        lambda items, timed: timed.grouping_key(first_of).window(session(1)).distinct(),
+        lambda items, timed: timed.window(tumbling(1)).aggregate2(ops.counting(), timed, ops.counting()),
+        lambda items, timed: timed.window(tumbling(1)).group_by("a").agg(n=columns.count()),
+        lambda items, timed: timed.window(session(1)).group_by().agg(n=columns.count()),
+        lambda items, timed: built(items),
+        lambda items, timed: built(items.grouping_key(first_of)),
+        lambda items, timed: items.hash_join(items, first_of, first_of, max),
+    ],
+)
+def test_the_state_of_a_stage_goes_by_its_name(stage: Callable[[Any, Any], Any]) -> None:
+    p = Pipeline()
+    items = p.read_from(sources.items([(1, 2)]))
+    timed = p.read_from(sources.item_stream(10, to_rows)).with_native_timestamps()
+    stage(items, timed).set_name("before").set_name("chosen").write_to(sinks.noop())
+    p.write_to(sinks.noop(), items)
+    p.write_to(sinks.noop(), timed)
+    sources_and_sinks = "items", "item_stream", "noop"
+    vertices = [v for v in describe(p.to_dag()).vertices if not v.name.startswith(sources_and_sinks)]
+    kept = [vertex.name for vertex in vertices if vertex.state_kind != NO_STATE]
+    assert kept
+    assert [name for name in kept if not name.startswith("chosen")] == []
+
+
 def test_groups_keep_their_keys_and_aggregates() -> None:
     def kinds(grouped: Any) -> set[str]:
         return {kind_of(stage) for stage in (grouped, grouped.accumulate, grouped.combine)}

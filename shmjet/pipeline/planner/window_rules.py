@@ -55,7 +55,7 @@ def plan_window(draft: Draft, node: t.Node, transform: t.Window) -> Output:
         draft.wires.by_key(output, vertex, key_fn, by, ordinal, absorbed=True)
         ordinal += len(output.feeds)
     by = Partitioning(identity_of(KEY), lying.count if lying else GRID_PARTITIONS)
-    return _output(draft, node, vertex, vertex, by)
+    return _output(draft, node, vertex, vertex, None if transform.make_result else by)
 
 
 def _all_together(draft: Draft, node: t.Node, transform: t.Window, inputs: list[Output]) -> Output:
@@ -82,7 +82,8 @@ def _two_stages(draft: Draft, node: t.Node, transform: t.Window, inputs: list[Ou
         draft.onward(output, first, node, ordinal, absorbed=True)
         ordinal += len(output.feeds)
     timed = draft.graph.times.carries(node)
-    supplier = combine_to_sliding_window(definition, transform.op, keyed=keyed, timed=timed)
+    make = transform.make_result
+    supplier = combine_to_sliding_window(definition, transform.op, map_to_output=make, keyed=keyed, timed=timed)
     frames = Output((Feed(first),))
     if not keyed:
         vertex = draft.vertex(f"{node.name}-combine", supplier, 1, node, f"{_told(transform)}; one processor combines")
@@ -92,7 +93,7 @@ def _two_stages(draft: Draft, node: t.Node, transform: t.Window, inputs: list[Ou
         f"{node.name}-combine", supplier, node.parallelism, node, f"{_told(transform)}; combines what each key has"
     )
     draft.wires.by_key(frames, vertex, KEY, partitioned_by(KEY), absorbed=True)
-    return _output(draft, node, vertex, first, partitioned_by(KEY), timed)
+    return _output(draft, node, vertex, first, None if make else partitioned_by(KEY), timed)
 
 
 def _output(
@@ -121,14 +122,11 @@ def _why_one_stage(transform: t.Window) -> str:
 
 def _supplier(transform: t.Window) -> Any:
     """Return the supplier of the one stage."""
-    definition, early = transform.definition, transform.early_results / 1000
+    definition, options = transform.definition, _options(transform)
+    results: Any = {"early_results": transform.early_results / 1000, "map_to_output": transform.make_result}
     if isinstance(definition, SessionWindow):
-        return aggregate_to_session_window(
-            _keys(transform), None, definition, transform.op, early_results=early, **_options(transform)
-        )
-    return aggregate_to_sliding_window(
-        _keys(transform), None, definition, transform.op, early_results=early, **_options(transform)
-    )
+        return aggregate_to_session_window(_keys(transform), None, definition, transform.op, **results, **options)
+    return aggregate_to_sliding_window(_keys(transform), None, definition, transform.op, **results, **options)
 
 
 def _options(transform: t.Window) -> dict[str, Any]:

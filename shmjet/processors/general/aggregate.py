@@ -103,6 +103,13 @@ def saving_accumulators(supply: Supply, op: AggregateOperation[Any, Any, Any]) -
     return supply
 
 
+def naming_keys(supply: Supply, keyed: bool) -> Supply:
+    """Let the kind of saved state say that it has no keys: else that of a whole processor would be taken for a key's."""
+    if not keyed:
+        supply.state_kind += " without keys"
+    return supply
+
+
 def aggregate(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
     """Aggregate all items that reach the processor and emit one result at the end (none when it is None).
 

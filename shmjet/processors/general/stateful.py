@@ -12,7 +12,7 @@ from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.key_functions import KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
-from shmjet.processors.general.aggregate import saving_accumulators
+from shmjet.processors.general.aggregate import naming_keys, saving_accumulators
 from shmjet.processors.general.base import Supply
 from shmjet.processors.general.expiring_states import RollingFn, expiring_processor
 from shmjet.processors.general.failures import OnError
@@ -167,10 +167,10 @@ def _processor(
     return made(calls(*arguments), kind, timed, on_error)
 
 
-def _supply(processor: Callable[..., Any], state_kind: str, *arguments: Any) -> Supply:
+def _supply(processor: Callable[..., Any], state_kind: str, keyed: bool, *arguments: Any) -> Supply:
     supply = Supply(processor, *arguments)
     supply.state_kind = state_kind
-    return supply
+    return naming_keys(supply, keyed)
 
 
 def _checked(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,9 +197,9 @@ def _stateful(
     if on_evict is not None:
         _checked(f"{name}: on_evict", on_evict)
     if ttl is None and on_evict is None:
-        return _supply(_processor, "map_stateful", kind, StateCalls, arguments, timed, on_error)
+        return _supply(_processor, "map_stateful", keyed, kind, StateCalls, arguments, timed, on_error)
     expiry = _expiry(name, ttl, timestamp_fn, timed)
-    supply_of = expiring_processor, "map_stateful_ttl", kind
+    supply_of = expiring_processor, "map_stateful_ttl", keyed, kind
     return _supply(*supply_of, (*arguments, *expiry, on_evict), timed, timestamp_fn, on_error)
 
 
@@ -337,9 +337,11 @@ def rolling_aggregate(
     keyed = key_fn is not WHOLE
     key_fn = plain(key_fn) if keyed else None
     if ttl is None:
-        rolled = _supply(_processor, "rolling_aggregate", "map", RollingCalls, (op, key_fn, keyed), timed, on_error)
+        arguments = op, key_fn, keyed
+        rolled = _supply(_processor, "rolling_aggregate", keyed, "map", RollingCalls, arguments, timed, on_error)
         return saving_accumulators(rolled, op)
     rolling = RollingFn(op, keyed)
-    arguments = rolling.create, rolling, key_fn, keyed, *_expiry("rolling_aggregate", ttl, timestamp_fn, timed), None
-    supply_of = expiring_processor, "rolling_aggregate_ttl", "map"
-    return saving_accumulators(_supply(*supply_of, arguments, timed, timestamp_fn, on_error), op)
+    expiry = _expiry("rolling_aggregate", ttl, timestamp_fn, timed)
+    supply_of = expiring_processor, "rolling_aggregate_ttl", keyed, "map"
+    calls = rolling.create, rolling, key_fn, keyed, *expiry, None
+    return saving_accumulators(_supply(*supply_of, calls, timed, timestamp_fn, on_error), op)

@@ -177,10 +177,14 @@ class StreamJoinProcessor(ExpandingProcessor):
                 self._restored += [(ordinal, key, *row) for row in rows]
 
     def finish_snapshot_restore(self) -> bool:
-        """Add the rows, in the order in which they came."""
-        for ordinal, key, pair, _, *is_matched in sorted(self._restored or (), key=_saved_order):
+        """Add the rows, in the order in which they came.
+
+        A side whose rows need no match does not know which ones have had one. In a join that has become an outer one
+        they all count as matched: a row is rather left out than given as one without a match though it had one.
+        """
+        for ordinal, key, pair, _, *known in sorted(self._restored or (), key=_saved_order):
             self._order += 1
-            self._sides[ordinal].add(key, pair, self._order, *is_matched)
+            self._sides[ordinal].add(key, pair, self._order, *(known or (True,)))
         if self._restored_watermark is not None:
             self._watermark = self._restored_watermark
         self._restored = self._restored_watermark = None

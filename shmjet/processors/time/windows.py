@@ -9,7 +9,7 @@ from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.key_functions import KeyFn
 from shmjet.core.processor import Processor
 from shmjet.core.windows import SessionWindow, SlidingWindow, SlidingWindowPolicy
-from shmjet.processors.general.aggregate import checked_operation, saving_accumulators
+from shmjet.processors.general.aggregate import checked_operation, naming_keys, saving_accumulators
 from shmjet.processors.general.aggregate_by_key import KeyFns
 from shmjet.processors.general.base import Supply
 from shmjet.processors.time.events import Events, TimestampFn, event_fns
@@ -77,9 +77,9 @@ def aggregate_to_sliding_window(
     period = milliseconds(f"{name}: early_results", early_results, least=0) / 1000
     if period:
         early = Supply(EarlySlidingWindowProcessor, events, policy, checked, output, late_ordinal, period=period)
-        return _in_slides(early, policy, checked)
+        return _in_slides(early, policy, checked, keyed)
     supply = Supply(SlidingWindowProcessor, events, policy, checked, output, late_ordinal)
-    return _in_slides(supply, policy, checked)
+    return _in_slides(supply, policy, checked, keyed)
 
 
 def accumulate_by_frame(
@@ -118,7 +118,8 @@ def accumulate_by_frame(
     checked = checked_operation(name, op, True)
     events = _events(name, key_fns, timestamp_fns, op, keyed, timed)
     output = WindowOutput(checked, keyed=keyed, finishes=False)
-    return _in_slides(Supply(FrameProcessor, events, policy, checked, output, late_ordinal), policy, checked)
+    frames = Supply(FrameProcessor, events, policy, checked, output, late_ordinal)
+    return _in_slides(frames, policy, checked, keyed)
 
 
 def combine_to_sliding_window(
@@ -153,7 +154,7 @@ def combine_to_sliding_window(
     checked = checked_operation(name, op, True)
     output = WindowOutput(checked, keyed=keyed, timed=timed, map_to_output=map_to_output)
     events = Events(KeyFns(None) if keyed else None, None)
-    return _in_slides(Supply(CombiningWindowProcessor, events, policy, checked, output), policy, checked)
+    return _in_slides(Supply(CombiningWindowProcessor, events, policy, checked, output), policy, checked, keyed)
 
 
 def aggregate_to_session_window(
@@ -200,8 +201,9 @@ def aggregate_to_session_window(
     period = milliseconds(f"{name}: early_results", early_results, least=0) / 1000
     if period:
         early = Supply(EarlySessionWindowProcessor, events, gap_ms, checked, output, late_ordinal, period=period)
-        return saving_accumulators(early, checked)
-    return saving_accumulators(Supply(SessionWindowProcessor, events, gap_ms, checked, output, late_ordinal), checked)
+        return naming_keys(saving_accumulators(early, checked), keyed)
+    supply = Supply(SessionWindowProcessor, events, gap_ms, checked, output, late_ordinal)
+    return naming_keys(saving_accumulators(supply, checked), keyed)
 
 
 def _policy(name: str, window: Any) -> SlidingWindowPolicy:
@@ -228,7 +230,7 @@ def _events(
     return Events(KeyFns(key_fns) if keyed else None, event_fns(name, timestamp_fns, timed))
 
 
-def _in_slides(supply: Supply, policy: SlidingWindowPolicy, op: Op) -> Supply:
+def _in_slides(supply: Supply, policy: SlidingWindowPolicy, op: Op, keyed: bool) -> Supply:
     """Let the kind of saved state name the slide, too: frames of another one would be counted in wrong windows."""
-    saving_accumulators(supply, op).state_kind += f" in slides of {policy.slide} ms"
+    naming_keys(saving_accumulators(supply, op), keyed).state_kind += f" in slides of {policy.slide} ms"
     return supply

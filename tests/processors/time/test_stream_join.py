@@ -152,6 +152,19 @@ def test_snapshots_keep_rows_and_what_they_have_met() -> None:
     verify_processor(join(how="outer")).inputs(*bare).any_order().expect(expected)
 
 
+@pytest.mark.parametrize("how", ["left", "right", "outer"])
+def test_rows_that_an_inner_join_has_kept_do_not_come_without_a_match_from_an_outer_one(how: str) -> None:
+    """That they have had one is not known."""
+    driver = Driver(processors_of(join())[0])
+    driver.feed([(1, "a1"), (2, "b1")], 0)
+    driver.feed([(3, "a2"), (4, "c1")], 1)
+    assert driver.output == [(3, ("a1", "a2"))]
+    (other,) = restored(join(how=how), driver.save(), 1)
+    other.feed([(5, "c2"), (6, "d1")], 0)
+    unmatched = [] if how == "right" else [(6, ("d1", None))]
+    assert other.complete((0, 1)) == [(5, ("c2", "c1")), *unmatched]
+
+
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from([0, 1]), st.integers(0, 120), st.sampled_from(["a", "b", None, 1, 1.0])),
