@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,8 @@ class Load:
     """The parameters of a run.
 
     Args:
-        rate: events a second of event time: a multiple of 1,000, with which all bids on an auction come when it has
-            just begun (queries 4 and 6) and no auction comes before its seller (query 3).
+        rate: events a second of event time. The rates of streams that belong together are exact parts of it. Jet's are
+            rounded, so they drift apart, and answers differ from Jet's, where it is no multiple of 1,000.
         keys: how many auctions, sellers or people there are.
         window_ms: size of the windows.
         slide_ms: how far sliding windows are apart.
@@ -89,17 +90,21 @@ class Stream:
 
     Args:
         name: of the stream.
-        rate: its events a second of event time.
+        rate: its events a second of event time, a fraction where that of another stream is divided.
         item: makes an event of its number and its timestamp in milliseconds.
         fields: makes the columns of many such events, in their order, of arrays of both.
         batch: makes a batch of the same arrays; None: the query does not run on columns.
     """
 
     name: str
-    rate: int
+    rate: Fraction
     item: Callable[[int, int], Item]
     fields: Callable[[Numbers, Numbers], tuple[Any, ...]]
     batch: Callable[[Numbers, Numbers], Batch] | None = None
+
+    def due(self, n: Any) -> Any:
+        """Return when an event is due, in milliseconds after the start; of a number or a column of numbers."""
+        return n * (1000 * self.rate.denominator) // self.rate.numerator
 
     def items(self, n: Numbers, ts: Numbers) -> list[Item]:
         """Make many events at once, as `item` makes them, which is much faster than one by one."""
@@ -174,7 +179,7 @@ def signed_bids(load: Load) -> Stream:
     def batch(n: Numbers, ts: Numbers) -> Batch:
         return Batch(dict(zip(("number", "ts", "auction", "price", "bidder"), fields(n, ts), strict=True)))
 
-    return Stream("bids", load.rate, item, fields, batch)
+    return Stream("bids", Fraction(load.rate), item, fields, batch)
 
 
 def q3_persons(load: Load) -> Stream:
@@ -192,7 +197,7 @@ def q3_persons(load: Load) -> Stream:
         names = Text.of([f"Person {number}" for number in n.tolist()])
         return Batch({"id": n, "ts": ts, "name": names, "state": Text.of(list(STATES)).take(n % states)})
 
-    return Stream("persons", max(1, load.rate // 100), item, fields, batch)
+    return Stream("persons", Fraction(load.rate, 100), item, fields, batch)
 
 
 def q3_auctions(load: Load) -> Stream:
@@ -210,7 +215,7 @@ def q3_auctions(load: Load) -> Stream:
         category = np.where(seller < 0, 1, chances(n, 10))
         return n, ts, np.maximum(seller, 0), category, ts + ttl
 
-    return Stream("auctions", load.rate, item, fields, _auction_batches(fields))
+    return Stream("auctions", Fraction(load.rate), item, fields, _auction_batches(fields))
 
 
 def q4_bids(load: Load) -> Stream:
@@ -227,8 +232,8 @@ def q4_bids(load: Load) -> Stream:
 
 
 def q4_auctions(load: Load) -> Stream:
-    """A thousand auctions a second."""
-    return _auctions(load, AUCTIONS_PER_SECOND, load.q4_least_ms, 2 * load.q4_least_ms)
+    """One auction for each `bids_per_auction` bids: a thousand a second if the rate is a multiple of that."""
+    return _auctions(load, load.q4_least_ms, 2 * load.q4_least_ms)
 
 
 def q6_bids(load: Load) -> Stream:
@@ -246,7 +251,7 @@ def q6_bids(load: Load) -> Stream:
 
 def q6_auctions(load: Load) -> Stream:
     """One auction for each `bids_per_auction` bids."""
-    return _auctions(load, load.rate // load.bids_per_auction, load.q6_least_ms, load.q6_least_ms)
+    return _auctions(load, load.q6_least_ms, load.q6_least_ms)
 
 
 def q8_persons(load: Load) -> Stream:
@@ -264,7 +269,7 @@ def q8_persons(load: Load) -> Stream:
     def batch(n: Numbers, ts: Numbers) -> Batch:
         return Batch({"ts": ts, "key": chances(n, keys), "person": np.ones_like(n), "auction": np.zeros_like(n)})
 
-    return Stream("persons", load.rate // 10, item, fields, batch)
+    return Stream("persons", Fraction(load.rate, 10), item, fields, batch)
 
 
 def q8_auctions(load: Load) -> Stream:
@@ -281,7 +286,7 @@ def q8_auctions(load: Load) -> Stream:
         key = chances(137 * n, keys)
         return Batch({"ts": ts, "key": key, "person": np.zeros_like(n), "auction": np.ones_like(n)})
 
-    return Stream("auctions", load.rate // 10 * 9, item, fields, batch)
+    return Stream("auctions", Fraction(load.rate * 9, 10), item, fields, batch)
 
 
 def _bids(load: Load, item: Any, fields: Any) -> Stream:
@@ -290,10 +295,10 @@ def _bids(load: Load, item: Any, fields: Any) -> Stream:
     def batch(n: Numbers, ts: Numbers) -> Batch:
         return Batch(dict(zip(("number", "ts", "auction", "price"), fields(n, ts), strict=True)))
 
-    return Stream("bids", load.rate, item, fields, batch)
+    return Stream("bids", Fraction(load.rate), item, fields, batch)
 
 
-def _auctions(load: Load, rate: int, least_ms: int, more_ms: int) -> Stream:
+def _auctions(load: Load, least_ms: int, more_ms: int) -> Stream:
     """Auctions of anyone that take from `least_ms` to `least_ms + more_ms`."""
     keys = load.keys
 
@@ -305,6 +310,7 @@ def _auctions(load: Load, rate: int, least_ms: int, more_ms: int) -> Stream:
         expires = ts + least_ms + chances(271 * n, more_ms)
         return n, ts, chances(137 * n, keys), chances(743 * n, CATEGORIES), expires
 
+    rate = Fraction(load.rate, load.bids_per_auction)
     return Stream("auctions", rate, item, fields, _auction_batches(fields))
 
 

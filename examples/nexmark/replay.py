@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class EventSource(Processor):
         end = min(self._end, self._next + count * self._step)
         column = np.arange(self._next, end, self._step, dtype=np.int64)
         self._next += len(column) * self._step
-        return column, column * 1000 // self._stream.rate
+        return column, self._stream.due(column)
 
     def _items(self) -> list[Any]:
         column, times = self._numbers(ITEMS_AT_ONCE)
@@ -131,7 +132,7 @@ class Replay:
 
     def count(self, stream: Stream) -> int:
         """Return how many events of a stream there are."""
-        return -(-self.span_ms * stream.rate // 1000)
+        return ceil(self.span_ms * stream.rate / 1000)
 
     def _source(self, stream: Stream, columns: bool) -> Any:
         supplier = partial(_Supplier, stream, self.count(stream), columns)

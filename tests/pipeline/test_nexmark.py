@@ -26,7 +26,7 @@ def nexmark() -> Iterator[Any]:
     """The package `examples/nexmark`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "examples"))
-        for name in ("answers", "events", "latency", "columns", "queries"):
+        for name in ("answers", "events", "latency", "columns", "queries", "replay"):
             importlib.import_module(f"nexmark.{name}")
         yield sys.modules["nexmark"]
         for name in [name for name in sys.modules if name.split(".")[0] == "nexmark"]:
@@ -47,9 +47,8 @@ def instance(nexmark: Any) -> Iterator[JetInstance]:
 def made(nexmark: Any, number: int, load: Any) -> list[list[Any]]:
     """The events of each stream of a query, in order."""
     streams = [stream(load) for stream in nexmark.events.STREAMS[number]]
-    return [
-        [stream.item(n, n * 1000 // stream.rate) for n in range(SPAN_MS * stream.rate // 1000)] for stream in streams
-    ]
+    count = nexmark.replay.Replay(Pipeline(), SPAN_MS).count
+    return [[stream.item(n, stream.due(n)) for n in range(count(stream))] for stream in streams]
 
 
 def windows(events: list[Any], size: int, slide: int) -> dict[int, list[Any]]:
@@ -193,13 +192,23 @@ def test_a_query_on_columns_gives_the_answer_of_plain_python(
     assert found == expected
 
 
+@pytest.mark.parametrize("in_columns", [False, True])
+@pytest.mark.parametrize("number", [3, 4])
+def test_streams_that_belong_together_do_not_drift_apart(
+    nexmark: Any, instance: JetInstance, number: int, in_columns: bool
+) -> None:
+    load = nexmark.events.Load(rate=1_999, keys=5)
+    expected = sorted(ORACLES[number](load, *made(nexmark, number, load)))
+    assert nexmark.answers.answer(instance, number, load, SPAN_MS, in_columns=in_columns) == expected
+
+
 def test_many_events_at_once_are_the_same_events(nexmark: Any, load: Any) -> None:
     import numpy as np
 
     numbers = np.array([*range(200), 10**6 + 7, 10**9 + 9])
     for streams in nexmark.events.STREAMS.values():
         for stream in (stream(load) for stream in streams):
-            times = numbers * 1000 // stream.rate
+            times = stream.due(numbers)
             expected = [stream.item(int(n), int(ts)) for n, ts in zip(numbers, times, strict=True)]
             assert stream.items(numbers, times) == expected
             batch = None if stream.batch is None else stream.batch(numbers, times)
