@@ -6,6 +6,7 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from shmjet import (
     new_client,
     processors,
 )
+from shmjet.cluster.client.known_executions import KnownExecutions
 
 SOON_S = 60.0
 Eventually = Callable[..., None]
@@ -245,3 +247,29 @@ def test_a_joined_job_of_the_same_client_is_the_same_execution(jet: JetInstance,
     assert second.id == first.id
     gate.touch()
     second.run(SOON_S)
+
+
+@pytest.mark.parametrize("ends", ["after", "before"])
+def test_a_job_may_be_joined_by_a_thread_before_the_thread_that_started_it_knows_its_number(
+    jet: JetInstance, waiting: DAG, gate: Path, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (jet.new_job_if_absent(waiting, JobConfig(name=f"ends {ends}")) for _ in range(2))
+    add = KnownExecutions.add
+    joined: list[Execution] = []
+
+    def join(*arguments: Any) -> Any:
+        monkeypatch.setattr(KnownExecutions, "add", add)
+        execution = second.execute()
+        joined.append(execution)
+        if ends == "before":
+            gate.touch()
+            execution.result(SOON_S)
+        return add(*arguments)
+
+    monkeypatch.setattr(KnownExecutions, "add", join)
+    execution = first.execute()
+    gate.touch()
+    for each in (execution, *joined):
+        each.result(SOON_S)
+    assert second.id == first.id
+    assert second.status is first.status is JobStatus.COMPLETED

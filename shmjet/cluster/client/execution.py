@@ -62,6 +62,7 @@ class Execution(Future[None]):
         self._status = JobStatus.STARTING
         self._cause: SuspensionCause | None = None
         self._observers: list[Callable[[Execution, JobStatus], None]] = []
+        self._others: list[Execution] = []
         self._changing = threading.RLock()
         self._numbered = threading.Event()
         self._cancel_asked = False
@@ -229,6 +230,11 @@ class Execution(Future[None]):
         if is_cancelled:
             self.cancel()
 
+    def pass_on_to(self, other: Execution) -> None:
+        """Have another one of the same number told what this one is told from now on."""
+        with self._changing:
+            self._others.append(other)
+
     def changed(
         self,
         status: JobStatus,
@@ -251,8 +257,12 @@ class Execution(Future[None]):
             self._status, self._cause = status, cause
             for observer in self._observers if is_new else ():
                 observer(self, status)
+            others = list(self._others)
             if status.is_terminal:
                 self._observers.clear()
+                self._others.clear()
+        for other in others:
+            other.changed(status, cancelled, error, cause)
         if not status.is_terminal:
             return
         self._numbered.set()

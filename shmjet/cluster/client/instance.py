@@ -292,18 +292,20 @@ class JetInstance:
                 text = f"{name_of(error)}: {text_of(error)}"
                 execution.changed(JobStatus.FAILED, False, lambda: ShmjetError(f"the job could not be started: {text}"))
             raise
+        is_joined = False
         if reply.job_id:
             job.joined(reply.job_id)
-            joined, _ = self._known.find(reply.execution_id, job, lambda: execution)
+            joined, is_joined = self._known.find(reply.execution_id, job, lambda: execution)
             if joined is not execution:  # this client knows it already
                 execution.changed(JobStatus.FAILED, True, None)
                 return joined
         execution.started_as(reply.execution_id)
-        for change in self._known.add(reply.execution_id, execution, job):
+        changes, was_known = self._known.add(reply.execution_id, execution, job)
+        for change in changes:
             self._apply(execution, job, change)
         if self._lost:
             self._fail_pending(None)
-        elif self._disruptions != disruptions:  # news may have come between the answer and this
+        elif is_joined or was_known or self._disruptions != disruptions:  # news may have come before this
             self._status_poller.some([reply.execution_id])
         return execution
 

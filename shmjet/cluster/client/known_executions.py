@@ -38,11 +38,22 @@ class KnownExecutions:
         with self._lock:
             return list(self._running)
 
-    def add(self, number: int, execution: Execution, job: Job) -> list[ExecutionChanged]:
-        """Take an execution that has been started; returns the news that have come already."""
+    def add(self, number: int, execution: Execution, job: Job) -> tuple[list[ExecutionChanged], bool]:
+        """Take an execution that has been started.
+
+        Another thread may have joined it in between. What that one has then hears the same from now on.
+
+        Returns:
+            the news that have come already, and whether some may have come before: then the member has to be asked.
+        """
         with self._lock:
+            before = self._running.get(number)
+            if before is not None and before[0] is not execution:
+                execution.pass_on_to(before[0])
+            was_known = number in self._ended or (before is not None and before[0] is not execution)
+            self._ended.pop(number, None)
             self._running[number] = execution, job
-            return self._unclaimed.pop(number, [])
+            return self._unclaimed.pop(number, []), was_known
 
     def find(self, number: int, job: Job, make: Callable[[], Execution]) -> tuple[Execution, bool]:
         """Return the execution of a number, and whether it had to be made: then the member has to be asked about it."""
