@@ -47,7 +47,7 @@ class Load:
 
     Args:
         rate: events a second of event time. The rates of streams that belong together are exact parts of it. Jet's are
-            rounded, so they drift apart, and answers differ from Jet's, where it is no multiple of 1,000.
+            rounded: they drift apart, and answers differ from Jet's, unless it is a multiple of 1,000.
         keys: how many auctions, sellers or people there are.
         window_ms: size of the windows.
         slide_ms: how far sliding windows are apart.

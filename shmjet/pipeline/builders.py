@@ -143,9 +143,11 @@ class AggregateBuilder(Generic[R]):
         if isinstance(first, KeyedBatchStage):
             keyed = [stage for stage in self._stages if isinstance(stage, KeyedBatchStage)]
             made = first._together("aggregate_by_key", op, keyed[1:])
-            checked = None if fn is None else _Spread(checked_fn("aggregate_builder.build", "a function", fn))
-            return made if checked is None else made.map(checked)._named_with(made)
+            if fn is None:
+                return made
+            return made.map(_Spread(checked_fn("aggregate_builder.build", "a function", fn)))._named_with(made)
         plain = [stage for stage in self._stages if not isinstance(stage, KeyedBatchStage)]
         made = first._then("aggregate", t.Aggregate(op, None), *plain[1:])
-        checked = None if fn is None else checked_fn("aggregate_builder.build", "a function", fn)
-        return made if checked is None else made.map(checked)._named_with(made)
+        if fn is None:
+            return made
+        return made.map(checked_fn("aggregate_builder.build", "a function", fn))._named_with(made)

@@ -135,9 +135,7 @@ def test_an_export_that_fails_leaves_the_older_one(tmp_path: Path) -> None:
     assert names(tmp_path / "exported") == ["x"]
 
 
-def test_a_snapshot_that_is_replaced_while_it_is_read_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_snapshot_that_is_replaced_while_it_is_read_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SnapshotStore(tmp_path)
     lineage = store.lineage("l")
     store.export(snapshot(lineage, 1), "x")

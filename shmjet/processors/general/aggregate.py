@@ -104,7 +104,7 @@ def saving_accumulators(supply: Supply, op: AggregateOperation[Any, Any, Any]) -
 
 
 def naming_keys(supply: Supply, keyed: bool) -> Supply:
-    """Let the kind of saved state say that it has no keys: else that of a whole processor would be taken for a key's."""
+    """Let the kind of saved state say that it has no keys: else that of a processor would be taken for a key's."""
     if not keyed:
         supply.state_kind += " without keys"
     return supply
