@@ -230,7 +230,7 @@ class Execution(Future[None]):
         if is_cancelled:
             self.cancel()
 
-    def pass_on_to(self, other: Execution) -> None:
+    def _pass_on_to(self, other: Execution) -> None:
         """Have another one of the same number told what this one is told from now on."""
         with self._changing:
             self._others.append(other)

@@ -49,7 +49,7 @@ class KnownExecutions:
         with self._lock:
             before = self._running.get(number)
             if before is not None and before[0] is not execution:
-                execution.pass_on_to(before[0])
+                execution._pass_on_to(before[0])
             was_known = number in self._ended or (before is not None and before[0] is not execution)
             self._ended.pop(number, None)
             self._running[number] = execution, job
