@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import math
+import operator
 import pickle
 from typing import Any
 
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 
 from shmjet import Batch, BatchError, Expression, column, columns, when
+from shmjet.core.expressions import Literal
 
 a, b = column("a"), column("b")
 
@@ -123,3 +127,78 @@ def test_a_column_is_still_a_key() -> None:
     assert column("a")({"a": 7}) == 7
     assert hash(column("a")) == hash(column("a"))
     assert a.is_in(Batch({"x": [1, None]})["x"]).same_as(a.is_in(np.array([1])))
+
+
+# -- deep ones ---------------------------------------------------------------------------------------------------------
+
+
+def deep_sum(terms: int) -> Any:
+    return functools.reduce(operator.add, [column(f"c{number}") for number in range(terms)])
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_an_expression_of_any_depth_travels_and_is_shown(dumps: Any) -> None:
+    deep = deep_sum(1500)
+    assert pickle.loads(dumps(deep)).same_as(deep)
+    assert repr(deep).startswith("((((")
+    assert repr(deep_sum(300)).endswith(" + column('c299'))")
+
+
+def test_an_expression_that_uses_itself_is_shown_in_part() -> None:
+    doubled: Any = a
+    for _ in range(50):
+        doubled = doubled + doubled
+    assert len(repr(doubled)) < 30_000
+    assert repr(doubled).endswith("...")
+    assert pickle.loads(pickle.dumps(doubled)).same_as(doubled)
+
+
+def test_a_condition_that_waits_for_its_last_value_stays_one_when_it_travels() -> None:
+    waiting = pickle.loads(pickle.dumps(when(a > 1).then("x")))
+    assert waiting.otherwise("y").same_as(when(a > 1).then("x").otherwise("y"))
+
+
+# -- numpy's functions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "same"),
+    [
+        (lambda: np.add(a, 1), a + 1),
+        (lambda: np.subtract(1, a), 1 - a),
+        (lambda: np.abs(a), abs(a)),
+        (lambda: np.less(2, a), a > 2),
+        (lambda: np.float64(2) < a, a > np.float64(2)),
+        (lambda: np.bool_(True) & a, Literal(np.bool_(True)) & a),
+        (lambda: np.datetime64("2024-01-01") == a, a == np.datetime64("2024-01-01")),
+    ],
+)
+def test_functions_of_numpy_that_are_operators_are_these(made: Any, same: Expression) -> None:
+    assert made().same_as(same)
+
+
+def test_functions_of_numpy_are_shown_with_their_module() -> None:
+    assert repr(np.log(a + 1)) == "numpy.log((column('a') + 1))"
+    assert not np.log(a).same_as(np.exp(a))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: np.where(a > 1, 1, 2), "numpy.where does not work .* when"),
+        (lambda: np.mean(a), r"mean\(\) of shmjet.columns goes into .agg"),
+        (lambda: np.sum(a), r"sum_\(\) of shmjet.columns goes into .agg"),
+        (lambda: np.add.reduce(a), r"sum_\(\) of shmjet.columns goes into .agg"),
+        (lambda: np.maximum(a, b), "when"),
+        (lambda: np.round(a, 2), "numpy.rint"),
+        (lambda: np.logical_and(a, b), "& does that"),
+        (lambda: np.gcd(a, b), "map_batches"),
+        (lambda: np.log(a, dtype=np.float32), "no arguments by name"),
+        (lambda: np.log(columns("a", "b")), "key of several columns"),
+        (lambda: np.asarray(a), "has no values before there are batches"),
+        (lambda: math.log(a), "no number; numpy.log"),
+    ],
+)
+def test_other_functions_of_numpy_say_what_to_write(make: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        make()

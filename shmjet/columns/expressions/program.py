@@ -20,12 +20,14 @@ from shmjet.columns.expressions.choices import filled, taken, when
 from shmjet.columns.expressions.date_parts import DATE_FUNCTIONS
 from shmjet.columns.expressions.membership import prepared_membership
 from shmjet.columns.expressions.number_program import Node, NumberProgram
+from shmjet.columns.expressions.numpy_calls import prepared_numpy
 from shmjet.columns.expressions.operations import OPERATIONS
 from shmjet.columns.expressions.text_calls import prepared_text
 from shmjet.columns.expressions.vector import Vector, null
 from shmjet.core.column_key import ColumnKey
 from shmjet.core.expressions import Call, Expression, Literal
-from shmjet.core.expressions.expression import number_of
+from shmjet.core.expressions.numpy_functions import PREFIX
+from shmjet.core.expressions.trees import number_of
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask
 
@@ -103,7 +105,13 @@ class Program:
             number_of(each, self._numbers, self._seen)
         columns = {self._number(ColumnKey((name,))): name for name in self.names}
         self._columns = columns
-        self._scope = self._scope_of(expressions, frozenset(columns))
+        try:
+            self._scope = self._scope_of(expressions, frozenset(columns))
+        except RecursionError:
+            raise BatchError(
+                "an expression has too many conditions within conditions; write them in one chain: "
+                "when(...).then(...).when(...).then(...).otherwise(...)"
+            ) from None
         self.numbers = NumberProgram(columns, _plain_nodes(self._scope), self._scope.results)
         """The same, for columns of plain numbers."""
 
@@ -252,6 +260,8 @@ def _function(node: Call) -> Function:
         return prepared_cast(node.option("type"))
     if node.function == "is_in":
         return prepared_membership([plain_scalar(value) for value in node.option("values")])
+    if node.function.startswith(PREFIX):
+        return prepared_numpy(node.function)
     if node.function.startswith("dt."):
         return DATE_FUNCTIONS[node.function[3:]](**dict(node.options))
     return prepared_text(node.function, dict(node.options))

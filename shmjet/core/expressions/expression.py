@@ -13,10 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from shmjet.core.expressions.advice import attribute_advice
 from shmjet.core.expressions.date_functions import DateFunctions
+from shmjet.core.expressions.numpy_functions import PREFIX, NumpyFunctions
 from shmjet.core.expressions.text_functions import TextFunctions
+from shmjet.core.expressions.trees import number_of, operands_first, shown
 from shmjet.data.errors import BatchError
-from shmjet.data.suggestions import unknown_attribute
+from shmjet.data.suggestions import meant_type, unknown_attribute
 
 INFIX: Final = ("==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "**", "&", "|", "^")
 """Functions of two operands that are written between them."""
@@ -35,28 +38,7 @@ _SCALARS: Final = (
 )
 
 
-_AGGREGATES: Final = (
-    *("sum_", "mean", "min_", "max_", "count", "first", "last", "var", "std", "median", "quantile", "n_unique"),
-)
-
-
-_NUMBER_WORDS: Final = frozenset(f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64))
-_OTHER_TYPES: Final = {
-    **dict.fromkeys(("string", "utf8", "varchar"), "text"),
-    **dict.fromkeys(("integer", "bigint"), "int64"),
-    **dict.fromkeys(("datetime", "timestamp"), "datetime64[us]"),
-    "date": "datetime64[D]",
-    "timedelta": "timedelta64[us]",
-    "boolean": "bool",
-    "categorical": "category",
-    "binary": "bytes",
-}
-"""Types by the names that Python, SQL and other libraries give them."""
-
-_OF_NUMPY: Final = ("round", "floor", "ceil", "log", "exp", "sqrt", "sin", "cos", "clip", "apply", "map_elements")
-
-
-class Expression:
+class Expression(NumpyFunctions):
     """What is computed of each row of a batch: a column, a literal, or a function of other expressions.
 
     `shmjet.column("x")` is one. Python's operators make others: `+ - * / // % **`, comparisons, `& | ^ ~` (by SQL's
@@ -69,8 +51,7 @@ class Expression:
         ((column('price') * (1 - column('discount'))), ('price', 'discount'), 'price')
     """
 
-    __array_ufunc__ = None  # numpy's scalars leave operators to this class
-    __iter__ = None  # and neither `in` nor tuple() take it for a sequence
+    __iter__ = None  # neither `in` nor tuple() take it for a sequence
 
     names: tuple[builtins.str, ...]
     """The columns that are read, in the order in which they are written."""
@@ -231,21 +212,12 @@ class Expression:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: builtins.str) -> Any:
-            advice = {each.rstrip("_"): f"{each}() of shmjet.columns goes into .agg(...)" for each in _AGGREGATES}
-            advice |= dict.fromkeys(("alias", "name", "label"), "names are arguments: select(name=expression)")
-            advice |= dict.fromkeys(("isna", "isnull"), "is_null() does that")
-            advice |= dict.fromkeys(("notna", "notnull", "isnotnull"), "is_not_null() does that")
-            advice |= dict.fromkeys(_OF_NUMPY, "map_batches(fn) takes functions of numpy")
-            advice |= dict.fromkeys(("is_between", "between"), "(low <= x) & (x <= high) does that")
-            advice |= dict.fromkeys(("fillna", "fill_na", "coalesce"), "fill_null() does that")
-            advice |= {"over": "group_by(*names).agg(...) gives a row for each key, which join() brings to the rows"}
-            for functions, words in ((TextFunctions, "str"), (DateFunctions, "dt")):
-                advice |= {each: f"it is .{words}.{each}" for each in dir(functions) if not each.startswith("_")}
-            raise unknown_attribute("an expression", name, type(self), advice)
+            raise unknown_attribute("an expression", name, type(self), attribute_advice())
 
         def __round__(self, digits: int = 0) -> Any:
             raise TypeError(
-                f"{self!r} cannot be rounded; map_batches(fn) takes functions of numpy, such as numpy.round"
+                f"{self!r} cannot be rounded to digits; numpy.rint(expression) rounds to integers, and "
+                "map_batches(fn) takes functions of numpy, such as numpy.round"
             )
 
     # -- functions -----------------------------------------------------------------------------------------------------
@@ -288,11 +260,8 @@ class Expression:
         try:
             kind_of("cast", type)
         except BatchError:
-            small = builtins.str(type).lower()
-            meant = small if small in _NUMBER_WORDS else _OTHER_TYPES.get(getattr(type, "__name__", small))
-            hint = f"; did you mean {meant!r}?" if meant else ""
             raise BatchError(
-                f"cast() takes a type of columns, such as int, 'float32' or str, got {type!r:.80}{hint}"
+                f"cast() takes a type of columns, such as int, 'float32' or str, got {type!r:.80}{meant_type(type)}"
             ) from None
         return self._call("cast", type=type)
 
@@ -371,19 +340,53 @@ class Call(Expression):
         return (self.function, *((name, _value_label(value)) for name, value in self.options))
 
     def __repr__(self) -> str:
-        if self.function in INFIX:
-            return f"({self.of[0]!r} {self.function} {self.of[1]!r})"
-        if self.function in ("neg", "pos", "~"):
-            return f"{ {'neg': '-', 'pos': '+'}.get(self.function, '~') }{self.of[0]!r}"
-        if self.function == "abs":
-            return f"abs({self.of[0]!r})"
-        if self.function == "when":
-            *pairs, last = self.of
-            text = "".join(f".when({a!r}).then({b!r})" for a, b in zip(pairs[::2], pairs[1::2], strict=True))
-            return f"{text[1:]}.otherwise({last!r})"
-        shown = [repr(each) for each in self.of[1:]]
-        shown += [_shown_option(self.function, name, value) for name, value in self.options if value is not None]
-        return f"{self.of[0]!r}.{self.function}({', '.join(text for text in shown if text)})"
+        return shown(self, _parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the tree as a list, because pickle follows what is nested only to some depth."""
+        nodes = operands_first(self)
+        places = {id(node): place for place, node in enumerate(nodes)}
+        return _rebuilt, ([_packed(node, places) for node in nodes],)
+
+
+def _packed(node: Expression, places: dict[int, int]) -> Any:
+    """Return a call as its class, function, places of operands, and options; another node as it is."""
+    if not isinstance(node, Call):
+        return node
+    return type(node), node.function, tuple(places[id(each)] for each in node.of), node.options
+
+
+def _rebuilt(nodes: list[Any]) -> Expression:
+    """Return the last expression of a list that `Call.__reduce__` has made."""
+    made: list[Expression] = []
+    for node in nodes:
+        if isinstance(node, tuple):
+            kind, function, operands, options = node
+            node = kind(function, tuple(made[place] for place in operands), options)
+        made.append(node)
+    return made[-1]
+
+
+def _parts(node: Expression) -> list[Any]:
+    """Return what an expression is shown as: text, and the expressions in it."""
+    if not isinstance(node, Call):
+        return [repr(node)]
+    first, *rest = node.of
+    if node.function in INFIX:
+        return ["(", first, f" {node.function} ", *rest, ")"]
+    if node.function in ("neg", "pos", "~"):
+        return [{"neg": "-", "pos": "+"}.get(node.function, "~"), first]
+    if node.function == "abs" or node.function.startswith(PREFIX):
+        return [f"{node.function}(", first, ")"]
+    if node.function == "when":
+        parts: list[Any] = []
+        for condition, value in zip(node.of[:-1:2], node.of[1::2], strict=True):
+            parts += [".when(" if parts else "when(", condition, ").then(", value, ")"]
+        return [*parts, ".otherwise(", node.of[-1], ")"]
+    options = [_shown_option(node.function, name, value) for name, value in node.options if value is not None]
+    arguments = [*rest, *(text for text in options if text)]
+    separated = [part for each in arguments for part in (", ", each)][1:]
+    return [first, f".{node.function}(", *separated, ")"]
 
 
 def _shown_option(function: str, name: str, value: Any) -> str:
@@ -429,27 +432,3 @@ def _value_label(value: Any) -> tuple[Any, ...]:
     if isinstance(value, tuple):
         return tuple(_value_label(each) for each in value)
     return (type(value).__module__, type(value).__qualname__, str(getattr(value, "dtype", "")), repr(value))
-
-
-def number_of(expression: Expression, numbers: dict[Any, int], seen: dict[int, tuple[int, Expression]]) -> int:
-    """Return a number that equal expressions share.
-
-    Args:
-        expression: a tree, of any depth.
-        numbers: the numbers given so far; changed.
-        seen: nodes by identity, with their numbers; changed. It keeps the nodes alive.
-    """
-    stack = [expression]
-    while stack:
-        node = stack[-1]
-        if id(node) in seen:
-            stack.pop()
-            continue
-        waiting = [each for each in node.operands if id(each) not in seen]
-        if waiting:
-            stack.extend(reversed(waiting))
-            continue
-        key = (node._label(), *(seen[id(each)][0] for each in node.operands))
-        seen[id(node)] = (numbers.setdefault(key, len(numbers)), node)
-        stack.pop()
-    return seen[id(expression)][0]

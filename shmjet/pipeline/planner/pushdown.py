@@ -15,6 +15,7 @@ from msgspec import structs
 
 from shmjet.core.column_key import ColumnKey
 from shmjet.core.expressions import Call, Expression
+from shmjet.core.expressions.trees import operands_first
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.column_needs import Names, Needs, known_names, needed_names, plain_column
 from shmjet.processors.general.collect import CollectSupplier
@@ -129,12 +130,16 @@ def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
         >>> renamed(column("a") + 1, {"a": "b"})
         (column('b') + 1)
     """
-    plain = plain_column(expression)
-    if plain is not None:
-        return ColumnKey((names[plain],))
-    if isinstance(expression, Call):
-        return replace(expression, of=tuple(renamed(each, names) for each in expression.of))
-    return expression
+    made: dict[int, Expression] = {}
+    for node in operands_first(expression):
+        plain = plain_column(node)
+        if plain is not None:
+            made[id(node)] = ColumnKey((names[plain],))
+        elif isinstance(node, Call):
+            made[id(node)] = replace(node, of=tuple(made[id(each)] for each in node.of))
+        else:
+            made[id(node)] = node
+    return made[id(expression)]
 
 
 def _without(nodes: Sequence[t.Node], gone: set[int]) -> tuple[list[t.Node], dict[int, int]]:
