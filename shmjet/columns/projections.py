@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from shmjet.columns.expressions import Projection, Selection
+from shmjet.columns.expressions.selections import Selections
 from shmjet.data.batch import Batch
 from shmjet.data.schema_heads import known_columns
 
@@ -56,17 +57,42 @@ def _functions(steps: Sequence[tuple[str, Any]]) -> list[Callable[[Batch], Batch
         elif kind != "where":
             functions.append(Projection(dict(given), keep=kind == "with").apply)
         else:
-            selection, wanted, end = Selection(given), [], place
-            while end < len(steps) and steps[end][0] == "only":
-                wanted.append(_Only(steps[end][1]))
+            conditions, wanted, end = [given], [], place
+            while end < len(steps) and steps[end][0] in ("only", "where"):
+                kind, given = steps[end]
                 end += 1
-            if end == len(steps) or steps[end][0] == "where":
-                functions.append(selection.apply)
-                continue
+                if kind == "where":
+                    conditions.append(given)
+                else:
+                    wanted.append(_Only(given))
+            selection = Selection(conditions[0]) if len(conditions) == 1 else Selections(conditions)
+            if end == len(steps):
+                functions.append(_Filter(selection, wanted).apply)
+                break
             kind, given = steps[end]
             place = end + 1
             functions.append(_FilteredProjection(selection, wanted, Projection(dict(given), keep=kind == "with")).apply)
     return functions
+
+
+class _Filter:
+    """Filters, and which columns are wanted of the rows that they keep.
+
+    Args:
+        wanted: each takes some columns; what none of them takes is not gathered.
+    """
+
+    def __init__(self, selection: Selection | Selections, wanted: Sequence[_Only]) -> None:
+        self._selection = selection
+        self._wanted = wanted
+
+    def apply(self, batch: Batch) -> Batch:
+        """Return the rows that are kept."""
+        chooser = self._selection.chooser(batch)
+        kept = batch
+        for only in self._wanted:
+            kept = only.apply(kept)
+        return kept if chooser.rows == batch.num_rows else chooser.batch(batch, kept.names)
 
 
 class _FilteredProjection:
@@ -76,7 +102,7 @@ class _FilteredProjection:
         wanted: what is between them.
     """
 
-    def __init__(self, selection: Selection, wanted: Sequence[_Only], projection: Projection) -> None:
+    def __init__(self, selection: Selection | Selections, wanted: Sequence[_Only], projection: Projection) -> None:
         self._selection = selection
         self._wanted = wanted
         self._projection = projection
