@@ -37,6 +37,9 @@ from shmjet.data.text import Mask
 if TYPE_CHECKING:
     from shmjet._native._columns import Column
 
+MOST_COLUMNS: Final = 1024
+"""Keys and aggregates, each, that a table of groups may have: `GROUP_MAX_KEYS` and `GROUP_MAX_AGGREGATES` of C."""
+
 _COUNTED: Final = StateForm(INT64, True)
 
 _WIDER: Final = ("ff", "SS", "UU")
@@ -124,11 +127,13 @@ class GroupInputs:
         aggregates = zip(self._aggregates.values(), kept[len(self._keys) :], strict=True)
         letters = "".join(key_class(name, key.dtype) for name, key in zip(self._keys, kept, strict=False))
         functions = [(table_function(each), table_class(each, value)) for each, value in aggregates]
-        try:
-            return GroupTable(letters, functions)
-        except ValueError as error:
-            what = f"{len(letters)} keys and {len(functions)} aggregates"
-            raise BatchError(f"no group can have {what}: {error}; group in several steps") from None
+        if len(letters) > MOST_COLUMNS or len(functions) > MOST_COLUMNS:
+            raise BatchError(
+                f"rows are grouped, or told apart, by at most {MOST_COLUMNS} columns, and groups have at most "
+                f"{MOST_COLUMNS} aggregates, got {len(letters)} keys and {len(functions)} aggregates; take fewer, or "
+                "group in several steps"
+            )
+        return GroupTable(letters, functions)
 
     def layout(self, kept: Sequence[StateForm]) -> list[Any]:
         """Return what has to stay the same for a table to stay: the words that it has for its columns."""

@@ -105,6 +105,8 @@ def checked_outputs(stage: str, given: Iterable[Any], named: Mapping[str, Any]) 
     for name, each in named.items():
         outputs.append((name, _as_expression(stage, name, each)))
     names = [name for name, _ in outputs]
+    if not all(names):
+        raise BatchError(f"{stage}: the name of a column must be a non-empty str, got ''")
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise BatchError(f"{stage}: two columns would be called {twice!r}; give one another name: name=expression")

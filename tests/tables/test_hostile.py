@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import operator
 from collections import namedtuple
 from collections.abc import Callable
 from decimal import Decimal
@@ -464,3 +466,40 @@ def test_whens_without_an_end_are_null() -> None:
 def test_text_columns_of_the_batch_itself_work_too() -> None:
     batch = Batch({"t": Text.of(["a", "b"])})
     assert rows_of([batch], lambda s: s.filter(column("t") != "a")) == [("b",)]
+
+
+# -- names and sizes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_text_for_all_rows_is_told_from_a_name_that_is_missing() -> None:
+    for build in (lambda s: s.with_columns(x="hello"), lambda s: s.filter(column("id") > 0).select(x="hello")):
+        assert "there is no column 'hello'" in failure([ORDERS], build)
+        assert "a text for all rows is x=literal('hello')" in failure([ORDERS], build)
+    assert "literal" not in failure([ORDERS], lambda s: s.select("hello"))
+    assert rows_of([ORDERS[:1]], lambda s: s.select(x=literal("hello"))) == [("hello",)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s.select(**{"": column("id")}),
+        lambda s: s.with_columns(**{"": column("id")}),
+        lambda s: s.group_by("who").agg(**{"": count()}),
+    ],
+)
+def test_results_have_names_that_are_not_empty(build: Build) -> None:
+    assert "must be a non-empty str" in failure([ORDERS], build)
+
+
+def test_sums_and_conditions_of_hundreds_of_columns() -> None:
+    wide = Batch({f"c{number}": np.arange(3) + number for number in range(600)})
+    total = functools.reduce(operator.add, map(column, wide.names))
+    assert rows_of([wide], lambda s: s.select(x=total)) == [(179_700 + 600 * row,) for row in range(3)]
+    any_of = functools.reduce(operator.or_, [column("a") == number for number in range(2, 600)])
+    assert rows_of([wide], lambda s: s.select(a="c0").filter(any_of)) == [(2,)]
+
+
+def test_more_columns_than_groups_may_have_are_named() -> None:
+    wide = Batch({f"c{number}": [1] for number in range(1100)})
+    assert "at most 1024 columns" in failure([wide], lambda s: s.distinct())
+    assert "1100 aggregates" in failure([wide], lambda s: s.group_by().agg(**{n: sum_(n) for n in wide.names}))

@@ -73,8 +73,9 @@ class Projection:
         Raises:
             BatchError: as `apply`.
         """
-        for name in self.names:
-            _present(batch, name)
+        for name, each in self.outputs.items():
+            if isinstance(each, ColumnKey):
+                _named(batch, each.names[0], name)
         inputs = _inputs(self._program, batch)
         plain = self._program.numbers.run(inputs, batch.num_rows, chooser.mask, chooser.rows) if inputs else None
         if plain is None:
@@ -95,7 +96,7 @@ class Projection:
         masks: dict[str, Mask] = dict(validity) if self.keep else {}
         for name, expression in self.outputs.items():
             if isinstance(expression, ColumnKey):
-                column, mask = columns[_present(batch, expression.names[0])], validity.get(expression.names[0])
+                column, mask = columns[_named(batch, expression.names[0], name)], validity.get(expression.names[0])
             else:
                 column, mask = next(computed)
             values[name] = column
@@ -203,6 +204,13 @@ def _present(batch: Batch, name: str) -> str:
     return name
 
 
+def _named(batch: Batch, name: str, output: str) -> str:
+    """Return the name of a column that becomes one of another name, or perhaps was meant as a text."""
+    if name not in batch and name != output:
+        raise BatchError(f"{no_column(name, batch.names)}; a text for all rows is {output}=literal({name!r})")
+    return _present(batch, name)
+
+
 def _inputs(program: Program, batch: Batch) -> dict[str, Input]:
     columns, validity = batch.parts()
     inputs: dict[str, Input] = {}
@@ -213,6 +221,15 @@ def _inputs(program: Program, batch: Batch) -> dict[str, Input]:
         untyped = mask is not None and values.dtype == np.float64 and not mask.any()
         inputs[name] = values, mask, untyped
     return inputs
+
+
+def plain_columns(program: Program, batch: Batch) -> list[tuple[Values, Mask | None]] | None:
+    """Return what each expression of a program gives in a batch, if it is one of plain numbers; else None.
+
+    Raises:
+        BatchError: a column is missing.
+    """
+    return program.numbers.run(_inputs(program, batch), batch.num_rows)
 
 
 def computed_columns(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> list[tuple[Values, Mask | None]]:

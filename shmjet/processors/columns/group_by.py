@@ -262,6 +262,8 @@ class Grouping:
                     f"got {type(aggregate).__name__} {aggregate!r:.80}"
                     f"{_advice(aggregate)}"
                 )
+            if not name:
+                raise BatchError("agg: the name of a column must be a non-empty str, got ''")
             if name in self._keys:
                 raise BatchError(f"agg({name}=...): {name!r} is a key; give the result another name")
         if not self._keys and not aggregates:

@@ -24,6 +24,7 @@ from shmjet.data.column_types import (
     kind_of,
 )
 from shmjet.data.errors import BatchError
+from shmjet.data.suggestions import meant_type
 from shmjet.processors.files.line_blocks import check_encoding
 
 UNITS: Final = {
@@ -74,7 +75,9 @@ def column_type(column: str, given: Any) -> CsvType:
     try:
         dtype = np.dtype(given).newbyteorder("=")
     except (TypeError, ValueError, SyntaxError):
-        raise BatchError(f"the schema's column {column!r} has type {given!r}; known are {TYPES}") from None
+        raise BatchError(
+            f"the schema's column {column!r} has type {given!r}{meant_type(given)}; known are {TYPES}"
+        ) from None
     kind, unit, parsed = dtype.kind, 0, dtype
     if kind in "mM":
         base, steps = np.datetime_data(dtype)
@@ -84,7 +87,7 @@ def column_type(column: str, given: Any) -> CsvType:
     elif kind == "f" and dtype.itemsize == 2:
         parsed = np.dtype(np.float64)
     elif kind not in "biuf" or dtype.itemsize > 8:
-        raise BatchError(f"the schema's column {column!r} has type {dtype}; known are {TYPES}")
+        raise BatchError(f"the schema's column {column!r} has type {dtype}{meant_type(given)}; known are {TYPES}")
     return CsvType(str(dtype), dtype, parsed, ord(kind), unit)
 
 
