@@ -48,6 +48,10 @@ class RowStore(Protocol):
     def nbytes(self) -> int:
         """Bytes kept."""
 
+    @property
+    def distinct(self) -> int:
+        """How many distinct values of groups are kept; 0 if all rows are, or one of each group."""
+
     def add(self, numbers: Positions, batch: Batch) -> None:
         """Add rows with the numbers of their groups. Raises BatchError when a column is missing or does not fit."""
 
@@ -125,6 +129,11 @@ class KeptRows:
     def kinds(self) -> StreamKinds:
         """The kinds of the columns."""
         return self._kinds
+
+    @property
+    def distinct(self) -> int:
+        """As `RowStore.distinct`."""
+        return 0
 
     def add(self, numbers: Positions, batch: Batch) -> None:
         """As `RowStore.add`."""
@@ -293,6 +302,11 @@ class DistinctValues:
     def nbytes(self) -> int:
         """Bytes of the table."""
         return self._pairs.nbytes
+
+    @property
+    def distinct(self) -> int:
+        """As `RowStore.distinct`."""
+        return len(self._pairs)
 
     def add(self, numbers: Positions, batch: Batch) -> None:
         """As `RowStore.add`."""

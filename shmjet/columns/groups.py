@@ -122,6 +122,11 @@ class Groups:
         return 0 if self._table is None else len(self._table)
 
     @property
+    def entries(self) -> int:
+        """How many groups there are, or distinct values of groups where these are more: what the rows have become."""
+        return max((len(self), *(store.distinct for _, store in self._stores.values())))
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the groups take."""
         table = 0 if self._table is None else self._table.nbytes

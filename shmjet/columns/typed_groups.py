@@ -79,6 +79,11 @@ class TypedGroups:
         return len(self._groups)
 
     @property
+    def entries(self) -> int:
+        """As `Groups.entries`."""
+        return self._groups.entries
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the groups take."""
         return self._groups.nbytes

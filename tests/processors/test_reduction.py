@@ -68,6 +68,22 @@ def test_a_table_that_makes_rows_fewer_is_kept() -> None:
     assert sum(states.num_rows for states in stage.complete()) == 6
 
 
+def test_rows_of_few_keys_pass_where_their_values_do_not_repeat() -> None:
+    grouping = processors.group_by("k").agg(kinds=n_unique("v"), n=count())
+    rows = [Batch({"k": [1] * 4, "v": values}) for values in ([1, 2, 3, 4], [5, 6, 7, 7], [1, None, 1, 9])]
+    stage = driver(grouping.accumulate).feed(rows)
+    assert stage.output[-2:] == rows[1:]
+    found = Batch.concat(driver(grouping.combine).feed(stage.complete()).complete())
+    assert found == Batch({"k": [1], "kinds": [8], "n": [12]})
+
+
+def test_distinct_values_that_repeat_are_kept() -> None:
+    stage = driver(processors.group_by("k").agg(kinds=n_unique("v")).accumulate)
+    stage.feed([Batch({"k": [1] * 4, "v": [1, 1, 2, 3]}), Batch({"k": [1] * 4, "v": [4, 4, None, 3]})])
+    assert stage.output == []
+    assert sum(states.num_rows for states in stage.complete()) == 1
+
+
 def test_the_rest_of_a_batch_passes_after_the_states_of_its_first_rows() -> None:
     grouping = processors.group_by("k").agg(begin=first("v"), end=last("v"))
     stage = driver(grouping.accumulate, room=1)

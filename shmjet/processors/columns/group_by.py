@@ -144,7 +144,7 @@ class GroupByProcessor(GroupingProcessor):
         if rows and is_passed and self._is_passed(batch):
             return
         self._table.add(batch)
-        if reduction is not None and not reduction.is_poor and reduction.grouped(rows, len(self._table)):
+        if reduction is not None and not reduction.is_poor and reduction.grouped(rows, self._table.entries):
             self._makes_no_fewer = True
 
     def _is_passed(self, batch: Batch) -> bool:

@@ -64,7 +64,7 @@ class Reduction:
 
         Args:
             rows: so many more.
-            groups: that the table has now.
+            groups: that the table has now, or distinct values of groups where it has more of these.
 
         Returns:
             True when the table is to be emitted, and rows to be passed on from now on.
