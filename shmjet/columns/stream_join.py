@@ -18,6 +18,9 @@ from shmjet.data.batch import Batch, any_column
 from shmjet.data.errors import BatchError
 from shmjet.data.typed_column import TypedColumn
 
+UNTYPED: Final = np.dtype(np.float64)
+"""What nulls of no type are stored as."""
+
 LEAST_DEAD: Final = 1 << 16
 """Keys without rows, at least, for which keys get other numbers."""
 
@@ -126,7 +129,8 @@ class StreamJoin:
     def unmatched(self, watermark: int) -> Iterator[Batch]:
         """Give the rows without a match that no row from a time on can match, each once, lazily; before `forget`.
 
-        Columns of the other side are null, but for the keys; they are missing where that has had no batch yet.
+        Columns of the other side are null, but for the keys; where that has had no batch yet, only the sought columns
+        are there.
         """
         limit = watermark - self._within
         for batch, _ in self._sides[0].unmatched(limit):
@@ -140,13 +144,23 @@ class StreamJoin:
         made, valid = dict(columns), dict(masks)
         for name, shown in self._renamed(left.names, tuple(kinds)).items():
             made[shown], valid[shown] = _nulls(kinds[name], left.num_rows)
+        if not kinds:
+            self._add_sought(made, valid, left.num_rows)
         return Batch.trusted(made, valid, left.num_rows)
+
+    def _add_sought(self, made: dict[str, Any], valid: dict[str, Any], count: int) -> None:
+        """Add the columns that later stages read, as nulls of no type."""
+        for name in sorted(self._columns.sought - made.keys()):
+            made[name], valid[name] = _nulls(UNTYPED, count)
 
     def _right_alone(self, right: Batch, stamps: Stamps) -> Batch:
         columns, masks = right.parts()
         keys = dict(zip(self._columns.left_keys, self._columns.right_keys, strict=True))
         time = self._columns.left_time
-        kinds: Mapping[str, Kind | None] = self._sides[0].kinds or dict.fromkeys((time, *keys))
+        known = self._sides[0].kinds
+        suffix, sought = self._columns.suffix, self._columns.sought
+        hidden = [name for name in right.names if suffix and name + suffix in sought and name not in keys.values()]
+        kinds: Mapping[str, Kind | None] = known or dict.fromkeys((time, *keys, *hidden))
         made: dict[str, Any] = {}
         valid: dict[str, Any] = {}
         for name, kind in kinds.items():
@@ -157,11 +171,13 @@ class StreamJoin:
                 if keys[name] in masks:
                     valid[name] = masks[keys[name]]
             else:
-                made[name], valid[name] = _nulls(kind, right.num_rows)
+                made[name], valid[name] = _nulls(UNTYPED if kind is None else kind, right.num_rows)
         for name, shown in self._renamed(tuple(kinds), right.names).items():
             made[shown] = columns[name]
             if name in masks:
                 valid[shown] = masks[name]
+        if not known:
+            self._add_sought(made, valid, right.num_rows)
         return Batch.trusted(made, valid, right.num_rows)
 
     def _renamed(self, left: tuple[str, ...], right: tuple[str, ...]) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ class JoinColumns(NamedTuple):
         left_time, right_time: names of the columns with the timestamps; the left one has the later time in results.
         suffix: appended to the name of a column on the right that the left side has, too; None: that is an error.
         left_out: columns on the right that results do not have.
+        sought: columns that later stages read: of a side that has had no batch yet they are null.
     """
 
     left_keys: tuple[str, ...]
@@ -24,6 +25,7 @@ class JoinColumns(NamedTuple):
     right_time: str
     suffix: str | None = None
     left_out: frozenset[str] = frozenset()
+    sought: frozenset[str] = frozenset()
 
     @property
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -11,7 +11,7 @@ import pytest
 
 from shmjet import Batch, column, sources
 from shmjet.aggregate_ops import counting, to_list
-from shmjet.columns import count
+from shmjet.columns import count, max_, sum_
 from shmjet.core import AbstractProcessor, Watermark
 from shmjet.core.windows import sliding, tumbling
 from shmjet.data.errors import ConfigError, PlanError
@@ -223,6 +223,30 @@ def test_two_streams_of_batches_are_joined_by_columns(workers: int, how: Any) ->
         pairs += [(b, id_, b) for b, id_ in two if not any(k == id_ and abs(a - b) <= 30 for a, k in one)]
     assert sorted((row for batch in out["out"] for row in batch.tuples()), key=repr) == sorted(pairs, key=repr)
     assert sum(int(batch["n"].sum()) for batch in out["windows"]) == len(pairs) > 20
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    ("how", "is_left_silent"), [("left", False), ("right", True), ("outer", False), ("outer", True)]
+)
+def test_what_is_read_of_a_silent_side_is_null(workers: int, how: Any, is_left_silent: bool) -> None:
+    rows = [Batch({"ts": [at, at + 1], "k": [at, 1], "v": ["a", None]}) for at in (0, 10)]
+    p = Pipeline()
+    given: tuple[Any, Any] = ([], rows) if is_left_silent else (rows, [])
+    one, two = (p.read_from(stream_of(each, 1, columnar=True)).with_timestamps(column("ts")) for each in given)
+    joined = one.join(two, on="k", within=0.03, how=how, suffix="_right")
+    joined.select("k", "v", "v_right", n=column("other") + 1).write_to(list_sink("out"))
+    wider = joined.filter(column("v").is_null() | True).with_columns(more=column("v_right"))
+    wider.window(tumbling(1)).group_by("k").agg(seen=count("more"), own=max_("v"), total=sum_("other")).write_to(
+        list_sink("windows")
+    )
+    out = run(p, workers)
+    found = sorted((row for batch in out["out"] for row in batch.tuples()), key=repr)
+    values = [(0, "a"), (1, None), (1, None), (10, "a")]
+    assert found == [(k, None, v, None) if is_left_silent else (k, v, None, None) for k, v in values]
+    windows = sorted(row[2:] for batch in out["windows"] for row in batch.tuples())
+    seen = (1, None) if is_left_silent else (0, "a")
+    assert windows == [(0, *seen, None), (1, 0, None, None), (10, *seen, None)]
 
 
 def test_a_join_by_columns_needs_a_bounded_side_and_rows_of_the_stream() -> None:

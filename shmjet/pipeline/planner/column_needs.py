@@ -5,7 +5,7 @@ Pure analysis of the logical graph. It must not know sources, nor what is made o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shmjet.core.column_key import ColumnKey
@@ -123,6 +123,32 @@ def reads(transform: t.Transform, wanted: Needs, inputs: list[Names]) -> list[Ne
     return [None] * len(inputs)
 
 
+def sought_names(consumers: Mapping[int, Sequence[t.Node]], node_id: int) -> frozenset[str]:
+    """Return names of columns that a stage must give, because the stages after it read them.
+
+    Args:
+        consumers: of each stage.
+        node_id: of the stage.
+    """
+    sought: set[str] = set()
+    ahead: list[tuple[int, frozenset[str]]] = [(node_id, frozenset())]
+    while ahead:
+        id_, made = ahead.pop()
+        for node in consumers[id_]:
+            match node.transform:
+                case t.Where():
+                    sought |= set(node.transform.expression.names) - made
+                    ahead.append((node.id, made))
+                case t.With():
+                    sought |= _read_by(node.transform.outputs) - made
+                    ahead.append((node.id, made | {name for name, _ in node.transform.outputs}))
+                case t.Select():
+                    sought |= _read_by(node.transform.outputs) - made
+                case t.WindowColumns():
+                    sought |= (_read_by_groups(node.transform) or frozenset()) - made
+    return frozenset(sought)
+
+
 def _by_names(transform: t.Rebalance | t.PartitionBy) -> frozenset[str] | None:
     """Return the columns by which batches are spread; None where a function looks at items."""
     if isinstance(transform, t.Rebalance) and not transform.keyed:
@@ -134,7 +160,7 @@ def _read_by(outputs: Sequence[tuple[str, Any]]) -> frozenset[str]:
     return frozenset(name for _, expression in outputs for name in expression.names)
 
 
-def _read_by_groups(groups: t.GroupColumns) -> Needs:
+def _read_by_groups(groups: t.GroupColumns | t.WindowColumns) -> Needs:
     names = set(groups.keys)
     for aggregate in groups.aggregates.values():
         if aggregate.function not in _BY_COLUMN:

@@ -12,6 +12,7 @@ from shmjet.columns.stream_join_columns import JoinColumns
 from shmjet.core.column_key import ColumnKey
 from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline import transforms as t
+from shmjet.pipeline.planner.column_needs import sought_names
 from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.keys import FIRST, identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PlannedVertex
@@ -84,9 +85,9 @@ def plan_stream_join_columns(draft: Draft, node: t.Node, transform: t.StreamJoin
     is_gathered = left_time == right_time == TIME_COLUMN and transform.suffix is None
     left_out = frozenset((TIME_COLUMN,) if is_gathered else ())
     keys = transform.left_keys, transform.right_keys
-    supplier = join_streams_of_columns(
-        JoinColumns(*keys, left_time, right_time, transform.suffix, left_out), transform.within, transform.how
-    )
+    sought = frozenset() if transform.how == "inner" else sought_names(draft.graph.consumers, node.id)
+    columns = JoinColumns(*keys, left_time, right_time, transform.suffix, left_out, sought)
+    supplier = join_streams_of_columns(columns, transform.within, transform.how)
     pairs = [one if one == two else f"{one} = {two}" for one, two in zip(*keys, strict=True)]
     why = (
         f"{transform.how} join of batches on {', '.join(pairs)}; both sides are partitioned by the keys, and a row is "
