@@ -17,7 +17,7 @@ from shmjet.columns.batch_builder import BatchBuilder
 from shmjet.columns.join_keys import Kinds, On, check_families, key_columns, key_names
 from shmjet.columns.join_matches import BuildMatches
 from shmjet.columns.promotion import check_same_names, is_known
-from shmjet.columns.schemas import Kind, fitted, nulls, schema_of
+from shmjet.columns.schemas import UNTYPED, Kind, fitted, nulls, schema_of
 from shmjet.columns.stream_kinds import StreamKinds
 from shmjet.columns.take import Rows, take_rows, take_rows_or_nulls
 from shmjet.data.batch import Batch, any_column
@@ -89,6 +89,7 @@ class HashJoin:
         self._named: tuple[tuple[str, ...], dict[str, str]] | None = None
         self._out: tuple[Rows, Rows] | None = None
         self._matches: BuildMatches | None = None
+        self._sought: frozenset[str] = frozenset()
         if notes_matches:
             self._matches = BuildMatches(self._probe_names, self._build_names, probe_schema)
         if self._given is not None:
@@ -100,6 +101,10 @@ class HashJoin:
     def notes_matches(self) -> bool:
         """Whether it notes which rows of the build side have met others."""
         return self._matches is not None
+
+    def seek(self, names: Iterable[str]) -> None:
+        """Say which columns are read of results: of a side that has had no batch at all they are nulls of no type."""
+        self._sought = frozenset(names)
 
     @property
     def num_rows(self) -> int:
@@ -240,11 +245,16 @@ class HashJoin:
         self._build_all()
         if self._matches is None or not self._kinds.kinds:
             return
-        names = self._payload_names(self._matches.probe_names)
+        probe = self._matches.probe_names
+        if is_silent := self._matches.head() is None:
+            hidden = (name for name in self._kinds.kinds if self._suffix and name + self._suffix in self._sought)
+            probe = (*probe, *(name for name in hidden if name not in (*probe, *self._build_names)))
+        names = self._payload_names(probe)
         for places in self._matches.unmet(rows):
             keys = take_rows(self._builder.batch, places).select(*self._build_names)
             right = take_rows(self._payload, places)
-            yield _beside(self._matches.probe_columns(keys, self._kinds), right, names)
+            made = _beside(self._matches.probe_columns(keys, self._kinds), right, names)
+            yield self._with_sought(made) if is_silent else made
 
     def semi(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
         """Give the rows of `batch` whose key the build side has, each once, in batches of at most `rows`."""
@@ -271,8 +281,10 @@ class HashJoin:
         masks = {name: nothing for name in columns if name in known}
         left = Batch.trusted({name: values[:0] for name, values in columns.items()}, masks, 0)
         self._check(left)
-        if how in ("semi", "anti") or not self._kinds.kinds:
+        if how in ("semi", "anti"):
             return left
+        if not self._kinds.kinds:
+            return self._with_sought(left)
         if self._matches is not None:
             self._matches.add_probe(left)
             left = self._matches.with_common_keys(left, self._kinds)
@@ -362,6 +374,7 @@ class HashJoin:
             names = self._payload_names(piece.names)
             if not self._kinds.kinds:
                 if outer:
+                    piece = self._with_sought(piece)
                     yield from (piece[start : start + rows] for start in range(0, piece.num_rows, rows))
                 continue
             keys = self._keys(piece)
@@ -378,6 +391,18 @@ class HashJoin:
                     # Often every row has exactly one match: then they need not be copied.
                     left = _slice(piece, first, row) if is_run else take_rows(piece, probe[:count])
                     yield self._together(left, build[:count], names, outer)
+
+    def _with_sought(self, batch: Batch) -> Batch:
+        """Return results with the columns that are read of a side without any batch."""
+        missing = sorted(self._sought.difference(batch.names))
+        if not missing:
+            return batch
+        nothing = np.zeros(batch.num_rows, np.bool_)
+        nothing.flags.writeable = False
+        columns, masks = batch.parts()
+        columns = columns | {name: nulls(UNTYPED, batch.num_rows) for name in missing}
+        masks = masks | (dict.fromkeys(missing, nothing) if batch.num_rows else {})
+        return Batch.trusted(columns, masks, batch.num_rows)
 
     def _together(self, left: Batch, build: Rows, names: dict[str, str], outer: bool) -> Batch:
         right = take_rows_or_nulls(self._payload, build) if outer else take_rows(self._payload, build)

@@ -7,14 +7,19 @@ columns come from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from shmjet.data.column_types import Kind, kind_of
 from shmjet.data.errors import BatchError
 from shmjet.data.fitting import fitted
 from shmjet.data.typed_column import nulls
 
-__all__ = ["Kind", "fitted", "kind_of", "nulls", "schema_of"]
+__all__ = ["UNTYPED", "Kind", "fitted", "kind_of", "nulls", "schema_of"]
+
+UNTYPED: Final = np.dtype(np.float64)
+"""What nulls of no type are stored as."""
 
 
 def schema_of(given: Mapping[str, Any]) -> dict[str, Kind]:

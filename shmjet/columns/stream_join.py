@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from shmjet.columns.group_page import Positions
-from shmjet.columns.schemas import Kind, nulls
+from shmjet.columns.schemas import UNTYPED, Kind, nulls
 from shmjet.columns.stream_join_columns import How, JoinColumns
 from shmjet.columns.stream_rows import MATCHED, Pairs, Stamps, StreamRows
 from shmjet.columns.take import take_rows
@@ -17,9 +17,6 @@ from shmjet.core.event_timestamps import column_timestamps
 from shmjet.data.batch import Batch, any_column
 from shmjet.data.errors import BatchError
 from shmjet.data.typed_column import TypedColumn
-
-UNTYPED: Final = np.dtype(np.float64)
-"""What nulls of no type are stored as."""
 
 LEAST_DEAD: Final = 1 << 16
 """Keys without rows, at least, for which keys get other numbers."""

@@ -503,3 +503,30 @@ def test_more_columns_than_groups_may_have_are_named() -> None:
     wide = Batch({f"c{number}": [1] for number in range(1100)})
     assert "at most 1024 columns" in failure([wide], lambda s: s.distinct())
     assert "1100 aggregates" in failure([wide], lambda s: s.group_by().agg(**{n: sum_(n) for n in wide.names}))
+
+
+@WORKERS
+@pytest.mark.parametrize("how", ["inner", "left", "right", "outer"])
+def test_what_is_read_of_a_side_without_any_batch_is_null(how: Any, workers: int) -> None:
+    def joined(left: list[Any], right: list[Any]) -> list[tuple[Any, ...]]:
+        def build(p: Any) -> Any:
+            sides = [p.read_from(sources.items(each)) for each in (left, right)]
+            both = sides[0].join(sides[1], on="k", how=how, suffix="_right")
+            return both.sort("k").select("k", "v", "v_right", more=column("other") + 1)
+
+        return [row for batch in results_of(build, workers) for row in batch.tuples()]
+
+    rows = [Batch({"k": [1, 2], "v": ["a", None]}), Batch({"k": [3], "v": ["c"]})]
+    values = [(1, "a"), (2, None), (3, "c")]
+    assert joined(rows, []) == ([(k, v, None, None) for k, v in values] if how in ("left", "outer") else [])
+    assert joined([], rows) == ([(k, None, v, None) for k, v in values] if how in ("right", "outer") else [])
+
+
+def test_groups_and_filters_read_a_side_without_any_batch() -> None:
+    def build(s: Any) -> Any:
+        nothing = s.map_batches(lambda batch: None)
+        both = s.join(nothing, on="id", how="left").filter(column("other").is_null())
+        return both.with_columns(more=column("third")).group_by("who").agg(n=count("more"), most=max_("fourth"))
+
+    rows = rows_of([ORDERS.select("id", "who")], build)
+    assert sorted(map(repr, rows)) == ["('ann', 0, None)", "('bo', 0, None)", "(None, 0, None)"]

@@ -144,7 +144,12 @@ def sought_names(consumers: Mapping[int, Sequence[t.Node]], node_id: int) -> fro
                     ahead.append((node.id, made | {name for name, _ in node.transform.outputs}))
                 case t.Select():
                     sought |= _read_by(node.transform.outputs) - made
-                case t.WindowColumns():
+                case t.SortColumns() | t.Top() | t.DistinctColumns():
+                    sought |= set(node.transform.names) - made
+                    ahead.append((node.id, made))
+                case t.Only():
+                    ahead.append((node.id, made))
+                case t.WindowColumns() | t.GroupColumns():
                     sought |= (_read_by_groups(node.transform) or frozenset()) - made
     return frozenset(sought)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from shmjet.core.column_key import ColumnKey
 from shmjet.pipeline import transforms as t
+from shmjet.pipeline.planner.column_needs import sought_names
 from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.keys import identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PlannedVertex
@@ -18,6 +19,7 @@ from shmjet.pipeline.planner.outputs import Feed, Output, Time, partitioned_by
 from shmjet.pipeline.planner.small_inputs import SMALL, most_bytes
 from shmjet.processors import hash_join_batches, sort_batches
 from shmjet.processors.columns.distinct_rows import ROW_HASH, distinct_rows
+from shmjet.processors.columns.hash_join_batches import seeking
 from shmjet.processors.columns.project_batches import project_batches
 from shmjet.processors.columns.sort_batches import sorted_share
 from shmjet.processors.columns.sorted_shares import ColumnOrder
@@ -200,6 +202,7 @@ def plan_join_columns(draft: Draft, node: t.Node, transform: t.JoinColumns) -> O
     left, right = (draft.single(draft.batches(output, node), node) for output in draft.inputs(node))
     on = dict(zip(transform.left_keys, transform.right_keys, strict=True))
     supplier = hash_join_batches(on, how=transform.how, suffix=transform.suffix)
+    supplier = seeking(supplier, sought_names(draft.graph.consumers, node.id))
     vertex = draft.vertex(node.name, telling_columns(supplier), node.parallelism, node, described(transform))
     left_key, right_key = ColumnKey(transform.left_keys), ColumnKey(transform.right_keys)
     size = most_bytes(draft.graph.nodes, node.upstream[1])

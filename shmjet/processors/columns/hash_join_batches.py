@@ -63,8 +63,10 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
         rows: int,
         stream_schema: Mapping[str, Any] | None = None,
         tells_columns: bool = False,
+        sought: frozenset[str] = frozenset(),
     ) -> None:
         self._tells_columns = tells_columns
+        self._sought = sought
         self._on = on
         self._how = how
         self._keys_only = how in FILTERS and build_schema is None
@@ -99,6 +101,7 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
             probe_schema=self._stream_schema if self._how in UNMATCHED else None,
             notes_matches=self._how in UNMATCHED,
         )
+        self._join.seek(self._sought)
         super().init(outbox, context)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
@@ -267,3 +270,16 @@ def hash_join_batches(
     supply = Supply(HashJoinBatchesProcessor, keys, how, suffix, build_schema, batch_rows, stream_schema)
     supply.state_kind += f" with {', '.join(kept)}"
     return supply
+
+
+def seeking(supplier: Callable[[], Processor], names: frozenset[str]) -> Callable[[], Processor]:
+    """Return a supplier of joins that have some columns also where the side that they are of has had no batch.
+
+    Args:
+        supplier: what `hash_join_batches` gave.
+        names: of the columns that are read of results.
+    """
+    assert isinstance(supplier, Supply), supplier
+    made = Supply(supplier.processor, *supplier.args, **supplier.kwargs, sought=names)
+    made.state_kind = supplier.state_kind
+    return made
