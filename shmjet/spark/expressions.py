@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from shmjet.core.column_key import ColumnKey
 from shmjet.core.expressions import Call, Expression, Literal
+from shmjet.core.expressions.trees import depth_of
 from shmjet.spark.schema import Field, fields_of
 
 INTEGERS: Final = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
@@ -46,6 +47,16 @@ class Typed:
     kind: str
     value: Any = None
     is_literal: bool = False
+
+
+_DEEPEST: Final = 300
+"""Levels of an expression that are translated. Spark's own walks end in a `StackOverflowError` at some more."""
+
+
+def _not_too_deep(expression: Expression) -> Expression:
+    if depth_of(expression) > _DEEPEST:
+        raise NotOnSparkError(f"an expression has more than {_DEEPEST} levels")
+    return expression
 
 
 class Translator:
@@ -116,7 +127,7 @@ class Translator:
         Raises:
             NotOnSparkError: there is none that means the same.
         """
-        found = self._of(expression)
+        found = self._of(_not_too_deep(expression))
         if found.kind in ("int", "float"):
             kind = "int64" if found.kind == "int" else "float64"
             found = Typed(self._number(found, kind), kind)
@@ -128,7 +139,7 @@ class Translator:
         Raises:
             NotOnSparkError: there is none that means the same.
         """
-        return self._bool(self._of(expression)).column
+        return self._bool(self._of(_not_too_deep(expression))).column
 
     def plain(self, name: str) -> Typed:
         """Return a column by its name."""

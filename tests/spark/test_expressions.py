@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
+import operator
 import random
 import struct
 import zoneinfo
@@ -200,3 +202,14 @@ def test_what_is_translated_means_what_the_engine_computes(
             value = bytes(value) if isinstance(value, bytearray) else value
             expression, _, values = chosen[place]
             assert same(values[index], value), f"{expression}: {rows[index]}: {values[index]!r} here, {value!r} there"
+
+
+def test_what_is_deep_or_numpys_is_left_to_the_engine() -> None:
+    translator = Translator({})
+    deep = functools.reduce(operator.add, [column("n")] * 1000)
+    with pytest.raises(NotOnSparkError, match="more than 300 levels"):
+        translator.column(deep)
+    with pytest.raises(NotOnSparkError, match="more than 300 levels"):
+        translator.condition(deep > 1)
+    with pytest.raises(NotOnSparkError, match=r"numpy\.log"):
+        translator.column(np.log(column("n")))

@@ -36,6 +36,20 @@ def operands_first(root: Any) -> list[Any]:
     return found
 
 
+def depth_of(root: Any) -> int:
+    """Return how many nodes lie on the longest way down a tree.
+
+    Example:
+        >>> from shmjet import column
+        >>> depth_of(column("a") + 1 + 1)
+        3
+    """
+    depths: dict[int, int] = {}
+    for node in operands_first(root):
+        depths[id(node)] = 1 + max((depths[id(each)] for each in node.operands), default=0)
+    return depths[id(root)]
+
+
 def shown(root: Any, parts_of: Callable[[Any], Sequence[Any]]) -> str:
     """Return a tree as text.
 
