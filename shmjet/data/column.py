@@ -6,7 +6,7 @@ Normalising happens here, once: native byte order, contiguous, one-dimensional. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -127,7 +127,20 @@ def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]
             raise BatchError(f"column {name!r} mixes {array.dtype.type.__name__} with {', '.join(others)}")
     if array.dtype == object and array.ndim == 1:
         array = _of_dates(array, present)
+        if array.dtype == object:
+            raise BatchError(f"column {name!r} has values of type {_types(present)}{_ADVICE}")
     return _array_column(name, array), mask
+
+
+_ADVICE: Final = (
+    ", for which there is no column; make them values of one type, such as text, use None for what is missing, or send "
+    "items instead of batches"
+)
+
+
+def _types(values: list[Any]) -> str:
+    """Return the names of the types of values, for a message."""
+    return " and ".join(sorted({type(value).__name__ for value in values})[:4])
 
 
 def _inner_column(name: str, values: list[Any]) -> Values:
@@ -202,6 +215,12 @@ def _of_dates(array: npt.NDArray[Any], present: list[Any]) -> npt.NDArray[Any]:
         return array.astype("datetime64[D]")
     if kinds == {datetime.timedelta}:
         return array.astype("timedelta64[us]")
+    for method in ("to_datetime64", "to_timedelta64"):  # of pandas, which may have nanoseconds
+        if all(hasattr(kind, method) and kind.__module__.partition(".")[0] == "pandas" for kind in kinds):
+            found = [getattr(value, method)() for value in array.tolist()]
+            own = {value.dtype for value in found if value == value}
+            if len(own) == 1 and all(getattr(value, "tzinfo", None) is None for value in present):
+                return np.array(found).astype(own.pop())
     return array
 
 

@@ -82,10 +82,10 @@ def test_rows_of_any_kind_make_a_batch() -> None:
         ({"a": [True, None, SECOND, 5]}, "column 'a' mixes timedelta64 with bool, int"),
         ({"a": [np.timedelta64("NaT", "s"), np.int8(5)]}, "column 'a' mixes timedelta64 with int8"),
         ({"a": [np.datetime64("2020-01-01"), SECOND]}, "column 'a' mixes datetime64 with timedelta64"),
-        ({"a": [np.timedelta64(1, "M"), SECOND]}, "column 'a' has dtype object"),
-        ({"a": [2.5, SECOND]}, "column 'a' has dtype object"),
+        ({"a": [np.timedelta64(1, "M"), SECOND]}, "column 'a' has values of type timedelta64"),
+        ({"a": [2.5, SECOND]}, "column 'a' has values of type float and timedelta64"),
         ({"a": ["x", b"y"]}, "column 'a'.*bytes, str"),
-        ({"a": [object()]}, "column 'a' has dtype object"),
+        ({"a": [object()]}, "column 'a' has values of type object"),
         ({"a": [1 << 70]}, "column 'a' has integers from 1180591620717411303424 .* which no type"),
         (
             {"a": [-1, 1 << 63]},
@@ -445,3 +445,31 @@ def test_a_column_without_values_takes_the_kind_of_the_others() -> None:
     assert Batch.concat([nothing[:0], Batch({"k": [], "v": []}, schema={"k": "text", "v": "int8"})]).num_rows == 0
     with pytest.raises(BatchError, match="cannot be joined"):
         Batch.concat([rows, Batch({"k": ["a"], "v": [0.5]})])
+
+
+class Timestamp(datetime.datetime):
+    """As that of pandas, which a column takes with its nanoseconds."""
+
+    def to_datetime64(self) -> np.datetime64:
+        return np.datetime64(self, "ns") + np.timedelta64(7, "ns")
+
+
+Timestamp.__module__ = "pandas._libs.tslibs"
+
+
+def test_times_of_pandas_are_taken_as_they_are() -> None:
+    batch = Batch({"at": [Timestamp(2024, 1, 1), None]})
+    assert batch["at"].to_masked().compressed() == np.array(["2024-01-01T00:00:00.000000007"], "M8[ns]")
+
+
+@pytest.mark.parametrize(
+    ("values", "types"),
+    [
+        ([datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1)], "date and datetime"),
+        ([Timestamp(2024, 1, 1), datetime.datetime(2024, 1, 1)], "Timestamp and datetime"),
+        ([datetime.time(1), None], "time"),
+    ],
+)
+def test_values_without_a_column_are_named_by_their_types(values: list[Any], types: str) -> None:
+    with pytest.raises(BatchError, match=f"column 'a' has values of type {types}, for which there is no column"):
+        Batch({"a": values})

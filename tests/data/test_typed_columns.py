@@ -129,7 +129,7 @@ def test_values_under_nulls_do_not_count() -> None:
         ([[1], {"a": 1}], "lists and dicts do not go together"),
         ([[1], ["x"]], "column 'a' mixes text"),
         ([{1: 2}], "the names in a struct are str, got 1"),
-        ([[object()]], "column 'a' has dtype object"),
+        ([[object()]], "column 'a' has values of type object"),
     ],
 )
 def test_what_no_type_holds_is_named(values: list[Any], text: str) -> None:
