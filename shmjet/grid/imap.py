@@ -196,10 +196,7 @@ class IMap(MutableMapping[K, V]):
         return cast("V | None", self.pop(key, None))
 
     def pop(self, key: K, default: Any = _MISSING) -> Any:
-        """Take `key` out and return its value, or `default`; without a default a missing key is a KeyError. Atomic.
-
-        A value whose class cannot be loaded here is put back, unless its entry has a time to live.
-        """
+        """Take `key` out and return its value, or `default`; without a default a missing key is a KeyError. Atomic."""
         value = self._entries.pop(key, _MISSING)
         if value is not _MISSING:
             return value

@@ -17,11 +17,9 @@ from shmjet.core.map_config import MapConfig
 from shmjet.grid.blobs import BlobVanishedError, Vanished, missing
 from shmjet.grid.changes import Entry
 from shmjet.grid.entries import EntryCodec
-from shmjet.grid.errors import GridError
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.side_by_side import one_after_the_other
 from shmjet.grid.table import Once, Table
-from shmjet.grid.times import times_of, without_times
 
 _MISSING: Any = object()
 _first: Any = itemgetter(0)
@@ -138,25 +136,7 @@ class MapEntries:
     def pop(self, key: Any, default: Any) -> Any:
         """Take one entry out and return its value, or `default`."""
         old = self._take(key)
-        if old is None:
-            return default
-        try:
-            return self._taken(old)
-        except GridError:
-            raise
-        except Exception:  # of the user's class
-            self._put_back(key, old)
-            raise
-
-    def _put_back(self, key: Any, stored: bytes) -> None:
-        """Store an entry again that was taken out and cannot be read here.
-
-        An entry with a time to live stays out: only its host knows how much of that is left.
-        """
-        times = times_of(stored)
-        if times is None or not times.end:
-            table, tail = self.locate(key)
-            table.add(tail, without_times(stored), with_blobs=bool(self._codec.blobs_of(stored)))
+        return default if old is None else self._taken(old)
 
     def remove(self, key: Any) -> bool:
         """Take one entry out without a look at its value, and say whether there was one."""

@@ -90,41 +90,6 @@ def test_replace_stores_only_where_there_is_a_value(either: Any, folder: Path) -
         jet.replace("a", None)
 
 
-class Locked:
-    """Can be pickled, and read only where it is not locked."""
-
-    is_locked = False
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __reduce__(self) -> Any:
-        return unlocked, (self.text,)
-
-
-def unlocked(text: str) -> Locked:
-    if Locked.is_locked:
-        raise ImportError("locked")
-    return Locked(text)
-
-
-@pytest.mark.parametrize("name", ["m", "limited", "journal"])
-@pytest.mark.parametrize("size", [1, 70_000])
-def test_who_cannot_read_a_value_does_not_take_it_out(
-    either: Any, name: str, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jet = either.get_map(name)
-    jet["a"] = Locked("x" * size)
-    with monkeypatch.context() as locked:
-        locked.setattr(Locked, "is_locked", True)
-        for take in (lambda: jet.pop("a"), lambda: jet.remove("a"), jet.popitem):
-            with pytest.raises(ImportError, match="locked"):
-                take()
-        assert list(jet) == ["a"]
-    assert jet.pop("a").text == "x" * size
-    assert len(jet) == 0
-
-
 def test_compute_stores_what_the_function_returns_and_none_removes(either: Any, folder: Path) -> None:
     jet = either.get_map("m")
     assert jet.compute("a", lambda old: [old]) == [None]
