@@ -17,7 +17,7 @@ from shmjet.grid.blobs import BlobStore
 from shmjet.grid.change_log import Recorder
 from shmjet.grid.changes import Changes, Rules, flags_of
 from shmjet.grid.environment import Environment, Transaction
-from shmjet.grid.errors import GridFullError
+from shmjet.grid.errors import GridFullError, NotOnDiskError
 from shmjet.grid.kept_results import OperationId, keep, kept
 from shmjet.grid.layout import HAS_ENDS, MAP_RECORD, PARTITION, name_of
 from shmjet.grid.limits import is_due, make_room, shorten
@@ -121,7 +121,11 @@ class BoundedTable(TableReads):
                 self._check_weight(changes, others)
             return result, changes
 
-        result, changes = self._write(attempt)
+        try:
+            result, changes = self._write(attempt)
+        except NotOnDiskError as error:
+            error.result = error.result[0]
+            raise
         if changes is None:
             return result
         if not self._is_plain:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 from shmjet._native import index_of_special
 from shmjet.grid.blobs import BlobVanishedError, Vanished, missing
 from shmjet.grid.entries import EntryCodec
+from shmjet.grid.errors import NotOnDiskError
 from shmjet.grid.layout import INDEX
 from shmjet.grid.scan import of_one_store
 from shmjet.grid.table import TRANSACTION_BYTES, Once, Table
@@ -99,6 +100,9 @@ class IList(Sequence[T]):
         try:
             blocks = list(self._codec.blocks(items, blobs))
             is_new = self._table.append(blocks, with_blobs=bool(blobs), once=Once(marker, mark))
+        except NotOnDiskError:  # it is stored
+            is_new = True
+            raise
         finally:
             if not is_new:
                 self._codec.blobs.delete(blobs)
@@ -170,6 +174,8 @@ class IList(Sequence[T]):
                     blobs.clear()
             if waiting:
                 self._table.append(waiting, with_blobs=bool(blobs))
+        except NotOnDiskError:  # the items are stored, and need their files
+            raise
         except BaseException:
             self._codec.blobs.delete(blobs)
             raise

@@ -17,6 +17,7 @@ from shmjet.core.map_config import MapConfig
 from shmjet.grid.blobs import BlobVanishedError, Vanished, missing
 from shmjet.grid.changes import Entry
 from shmjet.grid.entries import EntryCodec
+from shmjet.grid.errors import NotOnDiskError
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.side_by_side import one_after_the_other
 from shmjet.grid.table import Once, Table
@@ -260,7 +261,10 @@ class MapEntries:
 
 
 class _Encoded:
-    """One encoded entry. As a context manager deletes the file that was written for it when storing the entry fails."""
+    """One encoded entry. As a context manager deletes the file that was written for it when storing the entry fails.
+
+    An entry that is in memory and not yet on disk is stored, and needs its file.
+    """
 
     def __init__(self, codec: EntryCodec, key: Any, value: Any) -> None:
         self.blobs: list[bytes] = []
@@ -271,7 +275,7 @@ class _Encoded:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
+        if kind is not None and not issubclass(kind, NotOnDiskError):
             self.discard()
 
     def discard(self) -> None:

@@ -75,7 +75,10 @@ class Table(BoundedTable):
 
     def prepare(self) -> bytes:
         """Return `prefix` before the first write; makes the record if there is none."""
-        self.prefix = self._change(lambda changes: changes.prefix)
+        try:
+            self.prefix = self._change(lambda changes: changes.prefix)
+        except NotOnDiskError as error:  # the write that follows says so, when its entries are in memory, too
+            self.prefix = error.result
         return self.prefix
 
     def write(self, entries: list[Entry], *, with_blobs: bool) -> None:

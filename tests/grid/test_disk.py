@@ -322,6 +322,41 @@ def test_a_waiting_writer_is_told_of_a_full_disk(disk: Disk, monkeypatch: pytest
         assert again.all() == {"m": {"before": 1, "meanwhile": 2, "after": 3}}
 
 
+@pytest.mark.parametrize("name", ["m", "journal"])
+def test_a_large_value_that_a_full_disk_does_not_take_stays(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    real, broken = os.fdatasync, [False]
+
+    def failing(fd: int) -> None:
+        if broken[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    wanted = {key: key * 70_000 for key in "abcde"}
+    with disk.store(waits=True) as opened:
+        jet = opened.grid.get_map(name)
+        jet["c"], jet["d"] = "before", "before"
+        broken[0] = True
+        for write in (
+            lambda: jet.update(e=wanted["e"]),
+            lambda: jet.put_if_absent("a", wanted["a"]),
+            lambda: jet.put("b", wanted["b"]),
+            lambda: jet.replace("c", wanted["c"]),
+            lambda: jet.compute("d", lambda _: wanted["d"]),
+        ):
+            with pytest.raises(GridError, match=r"cannot be written to disk .*the change is in memory"):
+                write()
+        with pytest.raises(GridError, match="the change is in memory"):
+            opened.grid.get_list("l").append(wanted["a"])
+        assert opened.all() == {name: wanted, "list l": [wanted["a"]]}
+        broken[0] = False
+        opened.writer.sync()
+    with disk.store() as again:
+        assert again.all() == {name: wanted, "list l": [wanted["a"]]}
+
+
 def test_to_clear_a_map_makes_room_on_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     real, is_full = os.write, [False]
 
