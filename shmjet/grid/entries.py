@@ -28,7 +28,7 @@ from shmjet.grid.changes import Event
 from shmjet.grid.errors import GridError
 from shmjet.grid.layout import MAX_TAGGED, fitting
 from shmjet.grid.pickles import ObjectCodec
-from shmjet.grid.times import TIMED, TRAILER
+from shmjet.grid.times import TIMED, TRAILER, times_of, without_times
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -70,6 +70,7 @@ class EntryCodec:
         self._encode = msgspec.msgpack.Encoder().encode
         self._pairs = msgpack_decoder(list[tuple[Any, Any]], ext_hook=self._extension)
         self._value = msgpack_decoder(tuple[msgspec.Raw, Any], ext_hook=self._extension)
+        self._raw = msgpack_decoder(tuple[msgspec.Raw, msgspec.Raw])
         self._keys = msgpack_decoder(list[tuple[Any, msgspec.Raw]], ext_hook=self._extension)
         self._parts = msgpack_decoder(list[Any], ext_hook=self._extension)
         self._plain = msgpack_decoder(Any, ext_hook=self._extension)
@@ -114,6 +115,22 @@ class EntryCodec:
         if value is None:
             raise TypeError(f"the value for key {key!r} must not be None; use remove() to take a key out")
         return self._encode((self._stored(key, None), self._stored(value, blobs)))
+
+    def copied(self, stored: bytes, blobs: list[bytes]) -> bytes | None:
+        """Return an entry that has left the store in a form that can be stored again; None when it was to end.
+
+        Its blob is copied, as events and backups may still delete the file that it had, and the new name is added to
+        `blobs`. Nothing is unpickled.
+        """
+        times = times_of(stored)
+        if times is not None and times.end:
+            return None
+        plain = without_times(stored)
+        names = self.blobs_of(plain)
+        if not names:
+            return plain
+        key, _ = self._raw.decode(plain)
+        return self._encode((key, self._large_value(self.blobs.read(bytes(names[0])), blobs)))
 
     def entries(self, pairs: list[Pair], blobs: list[bytes]) -> list[bytes]:
         """Return `entry` of many pairs at once."""

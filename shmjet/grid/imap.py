@@ -134,6 +134,7 @@ class IMap(MutableMapping[K, V]):
             TypeError: key or value is None, cannot be a key, or cannot be pickled (`ItemEncodingError`); `ttl` is not a
                 duration.
             ConfigError: `ttl` is below a millisecond, or not finite.
+            GridError: `value` is stored, and the value that was there cannot be unpickled here.
 
         Example:
             >>> counts.put("a", 3)                          # doctest: +SKIP
@@ -192,11 +193,17 @@ class IMap(MutableMapping[K, V]):
         return cast(V, default if found is None else found)
 
     def remove(self, key: K) -> V | None:
-        """Take `key` out and return its value, or None when it has none. Atomic."""
+        """Take `key` out and return its value, or None when it has none. Atomic; raises as `pop`."""
         return cast("V | None", self.pop(key, None))
 
     def pop(self, key: K, default: Any = _MISSING) -> Any:
-        """Take `key` out and return its value, or `default`; without a default a missing key is a KeyError. Atomic."""
+        """Take `key` out and return its value, or `default`; without a default a missing key is a KeyError. Atomic.
+
+        An entry whose value cannot be unpickled here is put back, and what unpickling raised is raised.
+
+        Raises:
+            GridError: it could not be unpickled, and not be put back: it had a `ttl`, or another one was put meanwhile.
+        """
         value = self._entries.pop(key, _MISSING)
         if value is not _MISSING:
             return value

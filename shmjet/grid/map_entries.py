@@ -17,7 +17,7 @@ from shmjet.core.map_config import MapConfig
 from shmjet.grid.blobs import BlobVanishedError, Vanished, missing
 from shmjet.grid.changes import Entry
 from shmjet.grid.entries import EntryCodec
-from shmjet.grid.errors import NotOnDiskError
+from shmjet.grid.errors import GridError, NotOnDiskError
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.side_by_side import one_after_the_other
 from shmjet.grid.table import Once, Table
@@ -84,7 +84,7 @@ class MapEntries:
         table, tail = self.locate(key)
         with _Encoded(self._codec, key, value) as new:
             old = table.replace(tail, new.stored, with_blobs=bool(new.blobs), ttl=ttl)
-        return None if old is None else self._taken(old)
+        return None if old is None else self._replaced(key, old)
 
     def replace(self, key: Any, value: Any) -> Any:
         """Store one entry if the key has one, whose value is returned; else store nothing and return None."""
@@ -93,7 +93,7 @@ class MapEntries:
             old = table.replace(tail, new.stored, with_blobs=bool(new.blobs), only_present=True)
             if old is None:
                 new.discard()
-        return None if old is None else self._taken(old)
+        return None if old is None else self._replaced(key, old)
 
     def compute(self, key: Any, fn: Callable[[Any], Any]) -> Any:
         """Store what `fn` makes of the value, None for none, and return it; repeated until no other came between."""
@@ -135,28 +135,62 @@ class MapEntries:
         return found
 
     def pop(self, key: Any, default: Any) -> Any:
-        """Take one entry out and return its value, or `default`."""
-        old = self._take(key)
-        return default if old is None else self._taken(old)
+        """Take one entry out and return its value, or `default`; one whose value cannot be read is put back."""
+        table, tail = self.locate(key)
+        old = table.pop(tail)
+        if old is None:
+            return default
+        try:
+            value = self._codec.value(old)
+        except BlobVanishedError as error:
+            raise missing(error, "the value that was there; the entry has been changed") from error
+        except BaseException as error:
+            self._put_back(key, table, tail, old, error)
+            raise
+        self._delete_files(old)
+        return value
 
     def remove(self, key: Any) -> bool:
         """Take one entry out without a look at its value, and say whether there was one."""
-        old = self._take(key)
+        table, tail = self.locate(key)
+        old = table.pop(tail)
         self._delete_files(old)
         return old is not None
 
-    def _take(self, key: Any) -> bytes | None:
-        table, tail = self.locate(key)
-        return table.pop(tail)
-
-    def _taken(self, stored: bytes) -> Any:
-        """Return the value of an entry that has left the store, and delete its blob."""
+    def _replaced(self, key: Any, stored: bytes) -> Any:
+        """Return the value of an entry that another has replaced, and delete its blob."""
         try:
             value = self._codec.value(stored)
         except BlobVanishedError as error:
             raise missing(error, "the value that was there; the entry has been changed") from error
+        except Exception as error:
+            self._delete_files(stored)
+            raise GridError(
+                f"the new value of {key!r:.100} is stored, but the value that was there cannot be read: {_said(error)}"
+            ) from error
         self._delete_files(stored)
         return value
+
+    def _put_back(self, key: Any, table: Table, tail: bytes, stored: bytes, error: BaseException) -> None:
+        """Store an entry that was taken out and cannot be read, unless the key has another one by now.
+
+        Raises:
+            GridError: it is gone, and why.
+        """
+        blobs: list[bytes] = []
+        gone = f"the value of {key!r:.100} cannot be read ({_said(error)}), and it is not in the map any more"
+        try:
+            again = self._codec.copied(stored, blobs)
+            is_back = again is not None and table.swap(tail, None, again, with_blobs=bool(blobs))
+        except NotOnDiskError:  # it is back, in memory
+            is_back = True
+        except Exception as failure:
+            self._codec.blobs.delete(blobs)
+            raise GridError(f"{gone}: it could not be put back: {failure}") from error
+        self._delete_files(stored)
+        if not is_back:
+            self._codec.blobs.delete(blobs)
+            raise GridError(f"{gone}: {'it had a ttl' if again is None else 'another one was put'}") from error
 
     def _delete_files(self, stored: bytes | None) -> None:
         """Delete the files of an entry that has left the store, unless an event of the journal has it."""
@@ -258,6 +292,10 @@ class MapEntries:
             ]
             self._heads = (prefixes, heads)
         return heads
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class _Encoded:

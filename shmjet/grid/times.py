@@ -52,6 +52,12 @@ def with_times(stored: bytes, times: Times) -> bytes:
     return b"".join((_PAIR, key, head, plain, TRAILER.pack(*times)))
 
 
+def without_times(stored: bytes) -> bytes:
+    """Return a stored entry without a trailer."""
+    key, value = _parts(stored)
+    return b"".join((_PAIR, key, _value(bytes(value))))
+
+
 def times_of(stored: bytes) -> Times | None:
     """Return the times of a stored entry, None when it has none."""
     value = memoryview(_parts(stored)[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from shmjet.core import ConfigError, MapConfig
-from shmjet.grid import Grid, GridFullError
+from shmjet.grid import Grid, GridError, GridFullError
 from shmjet.grid.code_free import brings_pickles
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
 from shmjet.grid.operations import Replace, Swap
@@ -155,6 +155,92 @@ def test_popitem_gives_each_entry_to_one_thread(either: Any) -> None:
     for thread in threads:
         thread.join()
     assert sorted(taken) == [(number, number) for number in range(200)]
+
+
+class Unreadable:
+    """A value that is unpickled by a function which fails where `is_broken`."""
+
+    is_broken = False
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+    """Called before that."""
+
+    def __init__(self, padding: bytes = b"") -> None:
+        self.padding = padding
+
+    def __reduce__(self) -> Any:
+        return _made_again, (self.padding,)
+
+
+def _made_again(padding: bytes) -> Unreadable:
+    Unreadable.meanwhile()
+    if Unreadable.is_broken:
+        raise ModuleNotFoundError("No module named 'elsewhere'")
+    return Unreadable(padding)
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Unreadable, "is_broken", True)
+
+
+@pytest.mark.parametrize("name", ["m", "limited", "journal"])
+@pytest.mark.parametrize("padding", [10, 70_000], ids=["small", "large"])
+@pytest.mark.usefixtures("broken")
+def test_an_entry_that_cannot_be_read_is_not_taken_out(
+    either: Any, folder: Path, name: str, padding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jet = either.get_map(name)
+    jet["a"] = Unreadable(b"x" * padding)
+    kept = files(folder)
+    for take in (lambda: jet.pop("a"), lambda: jet.remove("a"), jet.popitem):
+        with pytest.raises(ModuleNotFoundError):
+            take()
+        assert (list(jet), list(jet.partition_sizes().values())) == (["a"], [1])
+    if name != "journal":  # its events need the files
+        assert files(folder) == kept
+    monkeypatch.setattr(Unreadable, "is_broken", False)
+    assert jet.pop("a").padding == b"x" * padding
+    jet["a"] = Unreadable()
+    monkeypatch.setattr(Unreadable, "is_broken", True)
+    del jet["a"]
+    assert len(jet) == 0
+
+
+@pytest.mark.parametrize("padding", [10, 70_000], ids=["small", "large"])
+@pytest.mark.usefixtures("broken")
+def test_an_entry_that_cannot_be_read_and_was_to_end_is_gone_with_its_file(
+    either: Any, folder: Path, padding: int
+) -> None:
+    jet = either.get_map("m")
+    jet.put("a", Unreadable(b"x" * padding), ttl=60)
+    with pytest.raises(GridError, match=r"of 'a' cannot be read \(ModuleNotFoundError: .* any more: it had a ttl"):
+        jet.pop("a")
+    assert (len(jet), files(folder)) == (0, 0)
+
+
+@pytest.mark.usefixtures("broken")
+def test_an_entry_that_cannot_be_read_does_not_replace_one_that_came_meanwhile(
+    either: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jet = either.get_map("m")
+    jet["a"] = Unreadable(b"x" * 70_000)
+    monkeypatch.setattr(Unreadable, "meanwhile", staticmethod(lambda: jet.update(a=2)))
+    with pytest.raises(GridError, match="any more: another one was put"):
+        jet.pop("a")
+    assert (dict(jet), files(folder)) == ({"a": 2}, 0)
+
+
+@pytest.mark.parametrize("padding", [10, 70_000], ids=["small", "large"])
+@pytest.mark.usefixtures("broken")
+def test_a_write_that_cannot_read_what_it_replaces_says_that_it_is_done(
+    either: Any, folder: Path, padding: int
+) -> None:
+    jet = either.get_map("m")
+    for write in (jet.put, jet.replace):
+        jet["a"] = Unreadable(b"x" * padding)
+        with pytest.raises(GridError, match="new value of 'a' is stored, but the value that was there cannot be read"):
+            write("a", 2)
+        assert (dict(jet), files(folder)) == ({"a": 2}, 0)
 
 
 def test_an_entry_is_gone_from_the_millisecond_on_in_which_its_time_is_over(either: Any, clock: Clock) -> None:
