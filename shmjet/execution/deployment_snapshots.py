@@ -77,6 +77,7 @@ class DeploymentSnapshots:
         vertex = self._plan.vertices[place[0]]
         share = None
         if self._restoring is not None and not moved:
+            self._restoring.expect(place)
             share = partial(self._restoring.share, place)
         is_sink = vertex.inbound > 0 and vertex.outbound == 0
         tasklet.take_snapshots(

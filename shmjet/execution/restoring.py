@@ -70,6 +70,20 @@ class Restoring:
         self._saved = {vertex.name: vertex for vertex in read_manifest(manifest).vertices}
         self._reader = ChunkReader(Path(manifest).parent, codec, classes)
         self._mixed: dict[int, dict[int, list[list[Entry]]]] = {}
+        self._waiting: set[Place] = set()
+
+    def expect(self, place: Place) -> None:
+        """Take that a processor is to get its share: files are closed when all of these have theirs.
+
+        A removed file would take its memory for as long as it is open here.
+        """
+        self._waiting.add(place)
+
+    def _taken(self, place: Place) -> None:
+        """Take that a processor has got all of its share."""
+        self._waiting.discard(place)
+        if not self._waiting:
+            self.close()
 
     def share(self, place: Place) -> Share:
         """Return what one processor gets back.
@@ -82,9 +96,16 @@ class Restoring:
                 the processors that it has now; or an entry cannot be unpickled.
             DamagedSnapshotError: a piece is torn, damaged or missing.
         """
+        share = self._share(place)
+        if share.is_finished:
+            self._taken(place)
+        return share
+
+    def _share(self, place: Place) -> Share:
         v, p = place
         saved = self._saved.get(self._plan.vertices[v].name)
         if saved is None:
+            self._taken(place)
             return Share(False, iter(()))
         me = self._plan.slot.index * self._plan.vertices[v].parallelism + p
         if self._is_as_before(v, saved):
@@ -101,7 +122,7 @@ class Restoring:
                 f"vertex {saved.name!r} had {saved.parallelism} processors in the snapshot, {ended} had ended, "
                 f"and has {self._total(v)} now: what is left to read is not known; start it with {saved.parallelism}"
             )
-        return Share(False, self._lists(v, saved, me), self._heads(v, saved, me))
+        return Share(False, self._lists(place, saved, me), self._heads(v, saved, me))
 
     def check(self, v: int) -> None:
         """Read some entries of a vertex, before anything runs: a class that is gone is mostly needed by all of them.
@@ -132,7 +153,7 @@ class Restoring:
             raise ProcessorError(f"the saved state of vertex {name!r} cannot be read back: {error}") from error
 
     def close(self) -> None:
-        """Unmap the files; idempotent."""
+        """Close the files; idempotent."""
         self._reader.close()
         self._mixed.clear()
 
@@ -147,8 +168,9 @@ class Restoring:
 
     # -- entries of processors ----------------------------------------------------------------------------------
 
-    def _lists(self, v: int, saved: SavedVertex, me: int) -> Iterator[list[Entry]]:
+    def _lists(self, place: Place, saved: SavedVertex, me: int) -> Iterator[list[Entry]]:
         """Yield the entries of one processor, a piece at a time."""
+        v = place[0]
         for record in saved.processors:
             ended = self._ended(v, saved, record)
             for piece in record.pieces:
@@ -160,6 +182,7 @@ class Restoring:
                     entries = self._entries(v, piece)
                     yield OwnEntries(entries) if me == record.processor and piece.partition >= 0 else entries
         yield from self._sorted_out(v, saved).pop(me, ())
+        self._taken(place)
 
     def _is_of_rows(self, piece: Piece) -> bool:
         return piece.partition <= OWNED and self._reader.head(piece).scheme == SCHEME_ROWS

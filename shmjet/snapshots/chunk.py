@@ -8,8 +8,8 @@ or damaged one is found before an entry of it is used. `docs/formats/snapshot.md
 from __future__ import annotations
 
 import errno
-import mmap
 import os
+import pickle
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -48,6 +48,9 @@ SCHEME_ROWS: Final = 3
 
 _READ_BACK: WeakSet[type] = WeakSet()
 """Classes of values that this process has read back."""
+
+_KEPT_BYTES: Final = 1 << 20
+"""Pieces up to this size are read into a buffer that is kept: pieces of tables have half as much, or less."""
 
 _MOST_PARTS = 512
 """Buffers of one write; the system takes 1,024 at most."""
@@ -194,7 +197,10 @@ class ChunkWriter:
 
 
 class ChunkReader:
-    """Reads pieces of the chunk files in one folder; files are mapped when first needed.
+    """Reads pieces of the chunk files in one folder; files are opened when first needed.
+
+    Pieces are read into one buffer, not mapped: a mapping costs a fault for every few pages, and as much again when a
+    process ends that has it, also one that was killed, before anybody hears of that.
 
     Args:
         folder: where they are.
@@ -205,10 +211,11 @@ class ChunkReader:
     def __init__(
         self, folder: str | os.PathLike[str], codec: Codec, classes: Mapping[ClassName, type] | None = None
     ) -> None:
+        self._files: dict[str, int] = {}
         self._folder = Path(folder)
         self._codec = codec
         self._classes = classes or {}
-        self._files: dict[str, mmap.mmap] = {}
+        self._buffer = bytearray()
 
     def head(self, piece: Piece) -> PieceHead:
         """Return what a piece says of itself, without looking at its payload.
@@ -216,8 +223,12 @@ class ChunkReader:
         Raises:
             DamagedSnapshotError: its file is missing or too short, or the head does not fit the piece.
         """
-        with self._view(piece) as view:
-            head = PieceHead(*PIECE_HEAD.unpack_from(view))
+        head = bytearray(PIECE_HEAD.size)
+        self._read(piece, memoryview(head))
+        return self._head_in(piece, head)
+
+    def _head_in(self, piece: Piece, data: bytearray | memoryview) -> PieceHead:
+        head = PieceHead(*PIECE_HEAD.unpack_from(data))
         if (head.partition, head.entries, head.size) != (piece.partition, piece.entries, piece.size - PIECE_HEAD.size):
             raise self._damaged(piece, "its head is not that of the manifest")
         return head
@@ -228,9 +239,8 @@ class ChunkReader:
         Raises:
             DamagedSnapshotError: it is torn, damaged or missing.
         """
-        with self._view(piece) as view:
-            if crc32(view) != piece.checksum:
-                raise self._damaged(piece, "its checksum is wrong")
+        with self._whole(piece):
+            pass
 
     def entries(self, piece: Piece) -> list[Entry]:
         """Return the entries of a piece, as new objects.
@@ -239,38 +249,60 @@ class ChunkReader:
             DamagedSnapshotError: it is torn, damaged or missing.
             UnreadableEntryError: an entry cannot be unpickled.
         """
-        self.check(piece)
-        head = self.head(piece)
-        with self._view(piece) as view, view[PIECE_HEAD.size :] as payload:
+        with self._whole(piece) as data, data[PIECE_HEAD.size :] as payload:
+            head = self._head_in(piece, data)
             if head.codec == CODEC_COLUMNS:
                 return self._codec.decode(payload, head.entries)
             if head.codec == CODEC_PICKLE:
                 return _unpickled(payload, self._classes)
         raise self._damaged(piece, f"it has an unknown codec {head.codec}")
 
-    def _view(self, piece: Piece) -> memoryview:
-        file = self._files.get(piece.file)
-        if file is None:
-            file = self._files[piece.file] = self._map(piece.file)
-        if not FILE_HEAD.size <= piece.offset <= piece.offset + piece.size <= len(file) or piece.size < PIECE_HEAD.size:
-            raise self._damaged(piece, f"the file has {len(file)} bytes")
-        return memoryview(file)[piece.offset : piece.offset + piece.size]
+    def _whole(self, piece: Piece) -> memoryview:
+        """Return the bytes of a piece, which are those of its checksum; they are valid until the next piece is read."""
+        size = piece.size
+        if size <= _KEPT_BYTES and size > len(self._buffer):
+            self._buffer = bytearray(min(2 * size, _KEPT_BYTES))
+        data = memoryview(self._buffer if size <= _KEPT_BYTES else bytearray(size))[:size]
+        self._read(piece, data)
+        if crc32(data) != piece.checksum:
+            raise self._damaged(piece, "its checksum is wrong")
+        return data
 
-    def _map(self, name: str) -> mmap.mmap:
+    def _read(self, piece: Piece, into: memoryview) -> None:
+        """Fill a buffer with the first bytes of a piece."""
+        fd = self._files.get(piece.file)
+        if fd is None:
+            fd = self._files[piece.file] = self._open(piece.file)
+        if piece.offset < FILE_HEAD.size or piece.size < PIECE_HEAD.size:
+            raise self._damaged(piece, "it has no such place")
+        done = 0
+        while done < len(into):
+            try:
+                count = os.preadv(fd, [into[done:]], piece.offset + done)
+            except OSError as error:
+                raise self._damaged(piece, f"it cannot be read: {error.strerror}") from error
+            if not count:
+                raise self._damaged(piece, f"the file has {os.fstat(fd).st_size} bytes")
+            done += count
+
+    def _open(self, name: str) -> int:
         path = self._folder / name
+        fd = -1
         try:
-            with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size < FILE_HEAD.size:
-                    raise DamagedSnapshotError(f"chunk file {str(path)!r} is torn: it has {size} bytes")
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError as error:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            head = os.pread(fd, FILE_HEAD.size, 0)
+            if len(head) < FILE_HEAD.size:
+                raise DamagedSnapshotError(f"chunk file {str(path)!r} is torn: it has {len(head)} bytes")
+            magic, version, _ = FILE_HEAD.unpack(head)
+            if magic != MAGIC or version != VERSION:
+                raise DamagedSnapshotError(f"{str(path)!r} is not a chunk file of version {VERSION}")
+        except (OSError, DamagedSnapshotError) as error:
+            if fd >= 0:
+                os.close(fd)
+            if isinstance(error, DamagedSnapshotError):
+                raise
             raise DamagedSnapshotError(f"chunk file {str(path)!r} cannot be read: {error.strerror}") from error
-        magic, version, _ = FILE_HEAD.unpack_from(mapped)
-        if magic != MAGIC or version != VERSION:
-            mapped.close()
-            raise DamagedSnapshotError(f"{str(path)!r} is not a chunk file of version {VERSION}")
-        return mapped
+        return fd
 
     def _damaged(self, piece: Piece, why: str) -> DamagedSnapshotError:
         return DamagedSnapshotError(
@@ -279,10 +311,13 @@ class ChunkReader:
         )
 
     def close(self) -> None:
-        """Unmap the files; idempotent."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        """Close the files, and let go of the buffer; idempotent. What is read afterwards opens them again."""
+        while self._files:
+            os.close(self._files.popitem()[1])
+        self._buffer = bytearray()
+
+    def __del__(self) -> None:
+        self.close()  # an execution that could not be made, as a class is gone, closes nothing
 
 
 def check_pieces(folder: str | os.PathLike[str], pieces: Iterable[Piece]) -> None:
@@ -302,10 +337,13 @@ def check_pieces(folder: str | os.PathLike[str], pieces: Iterable[Piece]) -> Non
 
 def _unpickled(payload: memoryview, classes: Mapping[ClassName, type]) -> list[Entry]:
     def load(stream: memoryview, buffers: Iterable[Any]) -> Any:
-        return NewerClasses(stream, buffers, classes).load()
+        # Only the pickle itself is searched: the buffers beside it have the columns, which may be all of the state.
+        if carries_classes(stream):
+            return NewerClasses(stream, buffers, classes).load()
+        return pickle.loads(stream, buffers=buffers)
 
     try:
-        return list(loads_by(payload, load) if classes and carries_classes(payload) else loads(payload))
+        return list(loads_by(payload, load) if classes else loads(payload))
     except Exception as error:
         found = unreadable_entry(payload, classes)
         of_key = "" if found is None else f"the entry of key {found[0]} needs {found[1]}: "

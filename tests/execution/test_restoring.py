@@ -100,6 +100,23 @@ def test_a_piece_of_one_processor_is_read_by_no_other(tmp_path: Path, monkeypatc
     assert read == Counter(pieces)
 
 
+def open_files(folder: Path) -> set[str]:
+    """The files of a folder that this process has open."""
+    links = [Path(entry) for entry in os.scandir("/proc/self/fd")]
+    return {os.readlink(link) for link in links if link.is_symlink() and Path(os.readlink(link)).parent == folder}
+
+
+def test_files_are_closed_when_all_processors_have_their_shares(tmp_path: Path) -> None:
+    save(tmp_path)
+    plan = plan_of(3)
+    restoring = Restoring(str(tmp_path / "m"), plan, [], lambda v: StatePartitions(plan, [], v), Codec())
+    for processor in range(3):
+        restoring.expect((0, processor))
+    for processor in range(3):
+        assert list(restoring.share((0, processor)).lists)
+        assert open_files(tmp_path) == (set() if processor == 2 else {str(tmp_path / "a.chunk")})
+
+
 def test_a_processor_gets_back_what_it_has_saved_for_one_that_had_ended(tmp_path: Path) -> None:
     save(tmp_path, frozenset({1}), mixed=True)
     for processor in (0, 2):

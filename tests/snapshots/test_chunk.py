@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from shmjet._native import Codec
+from shmjet.columns import Batch
 from shmjet.core import BroadcastKey
 from shmjet.snapshots.chunk import SCHEME_DEFAULT, ChunkReader, ChunkWriter, EntryError, check_pieces
 from shmjet.snapshots.manifest import BROADCAST, SEVERAL, DamagedSnapshotError, Piece
@@ -55,6 +56,25 @@ def test_large_arrays_come_back_writable(tmp_path: Path, reader: ChunkReader) ->
     ((_, value),) = reader.entries(piece)
     value += 1
     assert value[-1] == 100_000
+
+
+def test_columns_are_not_searched_for_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    column = np.frombuffer(b"_make_skeleton_class" * 100, np.uint8)
+    (piece,) = write_pieces(tmp_path / "1.chunk", [("a", Batch({"n": column}))])
+    monkeypatch.setattr("shmjet.snapshots.chunk.NewerClasses", None)
+    reader = ChunkReader(tmp_path, Codec(), {("a_script", "Total"): object})
+    ((_, batch),) = reader.entries(piece)
+    reader.close()
+    assert batch["n"].tolist() == column.tolist()
+
+
+def test_pieces_are_read_one_after_the_other_whatever_their_size(tmp_path: Path) -> None:
+    sizes = [10, 400_000, 3_000_000, 20, 900_000]
+    pieces = write_pieces(tmp_path / "1.chunk", *([("a", np.arange(size, dtype=np.uint8))] for size in sizes))
+    reader = ChunkReader(tmp_path, Codec())
+    found = [reader.entries(piece)[0][1] for piece in pieces]
+    reader.close()
+    assert all((array == np.arange(size, dtype=np.uint8)).all() for array, size in zip(found, sizes, strict=True))
 
 
 def test_piece_says_of_which_partitions_it_is(tmp_path: Path, reader: ChunkReader) -> None:
