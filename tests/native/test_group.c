@@ -102,6 +102,7 @@ static void test_loaded_rows(int64_t count, int64_t at_once, int is_skewed) {
         column_t some = words_column('i', keys + from, at - from);
         add_pairs(&table, &some, &some);
         CHECK(!table.loaded && table.waiting.segments <= before);
+        CHECK(table.waiting.scans <= GROUP_SCANS && (at < count || at_once > 1 || count < 20000 || !table.waiting.ends));
         before = table.waiting.segments;
     }
     CHECK(!table.waiting.segments && !table.waiting.rows && !table.tags);
@@ -127,6 +128,7 @@ static void test_settling(void) {
         CHECK(group_update(&table, keys_of, states, 1, 5000, NULL, 1) == GROUP_OK);
         add_pairs(&table, &few, &few);
         CHECK(table.waiting.segments > 1 && table.memory.header->segments == 1); /* the others are not made yet */
+        CHECK(!table.waiting.ends); /* nor are the rows listed */
         if (settles) {
             CHECK(group_settle(&table) == GROUP_OK && !table.waiting.segments);
             CHECK(group_attach(&other, table.memory.fd) == GROUP_OK);
@@ -375,6 +377,8 @@ int main(void) {
     test_loaded_rows(1000, 7, 0);
     test_loaded_rows(50000, 1000, 0);
     test_loaded_rows(4000, 100, 1);
+    test_loaded_rows(20000, 1, 0);
+    test_loaded_rows(4000, 1, 1);
     test_settling();
     test_null_keys_and_values();
     test_large_sums();

@@ -194,7 +194,7 @@ static inline int group_update(group_table_t *table, const column_t *const *keys
                                int is_merge, int64_t rows, uint32_t *numbers, int is_load) {
     is_load = is_load && group_is_loading(table);
     if (!is_load && table->loaded) {
-        int status = group_list_loaded(table);
+        int status = group_end_loading(table);
         if (status != GROUP_OK) return status;
     }
     group_header_t *header = table->memory.header;

@@ -59,11 +59,13 @@ typedef struct {
 /* The rows that were loaded and are not in the index yet, by the segment that each goes to: group_load.h. */
 typedef struct {
     uint64_t segments; /* that wait to be made and filled; 0: none does, and nothing is held */
-    uint32_t depth;    /* of the directory when they were listed: there is one for each prefix of so many bits */
+    uint32_t depth;    /* of the directory when the rows began to wait: there is one for each prefix of so many bits */
+    uint32_t scans;    /* segments that were filled before the rows were listed */
+    uint64_t count;    /* rows that were loaded */
     uint64_t left;     /* rows that are not in a segment yet */
     int made;          /* whether a segment has been made */
-    uint32_t *rows;    /* from 0 on, prefix by prefix */
-    uint32_t *ends;    /* where the rows of each prefix end */
+    uint32_t *rows;    /* from 0 on, prefix by prefix; those of one segment until they are listed */
+    uint32_t *ends;    /* where the rows of each prefix end; NULL: they are not listed yet */
     uint8_t *waits;    /* a byte for each prefix: whether its entries of the directory lead nowhere yet */
 } group_waiting_t;
 
