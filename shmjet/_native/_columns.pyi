@@ -81,6 +81,13 @@ def scatter(
         ValueError: a buffer is too short, a row's consumer does not exist, a builder holds more rows than it can.
     """
 
+def number_places(places: Array, first: int, out: Array, /) -> None:
+    """Write the numbers from `first` on into `out`, each at its place.
+
+    Raises:
+        ValueError: a place does not exist in `out`.
+    """
+
 def bucket_rows(buckets: Array, start: int, count: int, places: Array, out: Array, /) -> None:
     """Do one step of a stable counting sort: write the numbers from `start` on, each at the next place of its bucket.
 

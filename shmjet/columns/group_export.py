@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shmjet._native._columns import bucket_rows
+from shmjet._native._columns import bucket_rows, number_places
 from shmjet.columns.group_page import Positions
 from shmjet.columns.groups import Groups
 from shmjet.columns.partition_order import PIECE_BYTES
@@ -108,11 +108,12 @@ def _are_in_order(found: list[Positions | range]) -> bool:
 def _without_gaps(found: list[Positions | range]) -> Positions | None:
     """Return the order of groups whose positions are all from 0 on, each once; None: they are not."""
     rows = sum(map(len, found))
-    order, numbers, end = np.full(rows, _NO_GROUP, np.uint32), np.arange(rows, dtype=np.uint32), 0
+    order, begin = np.full(rows, _NO_GROUP, np.uint32), 0
     for each in found:
-        begin, end = end, end + len(each)
         try:
-            order[np.asarray(each, np.intp)] = numbers[begin:end]
-        except IndexError:
+            places = np.arange(each.start, each.stop, dtype=np.uint32) if isinstance(each, range) else each
+            number_places(np.ascontiguousarray(places, np.uint32), begin, order)
+        except ValueError:
             return None
+        begin += len(each)
     return None if (order == _NO_GROUP).any() else order

@@ -81,7 +81,7 @@ class OwnRows:
 
 
 class OwnEntries(list[Any]):
-    """Entries of one partition that a processor gets back which has saved them itself.
+    """Entries by partition that a processor gets back which has saved them itself.
 
     No row in them is a second time in any others of these, whatever the edges into the vertex bring where.
     """

@@ -25,7 +25,7 @@ from shmjet.execution.snapshot_steps import Share
 from shmjet.execution.state_partitions import StatePartitions
 from shmjet.ring.class_versions import ClassName
 from shmjet.ring.frames import CODEC_PICKLE
-from shmjet.snapshots.chunk import SCHEME_DEFAULT, SCHEME_ROWS, ChunkReader, Entry, UnreadableEntryError
+from shmjet.snapshots.chunk import SCHEME_DEFAULT, SCHEME_ROWS, ChunkReader, Entry, PieceHead, UnreadableEntryError
 from shmjet.snapshots.manifest import (
     BROADCAST,
     ENGINE,
@@ -38,6 +38,10 @@ from shmjet.snapshots.manifest import (
 
 _CHECKED_BYTES: Final = 1 << 20
 """Pieces up to this size are read before anything runs."""
+
+
+_TOGETHER_BYTES: Final = 256 << 10
+"""A processor gets small pieces that it has saved together, up to about this size, as each call of it takes time."""
 
 
 class Restoring:
@@ -70,6 +74,7 @@ class Restoring:
         self._saved = {vertex.name: vertex for vertex in read_manifest(manifest).vertices}
         self._reader = ChunkReader(Path(manifest).parent, codec, classes)
         self._mixed: dict[int, dict[int, list[list[Entry]]]] = {}
+        self._known_heads: dict[Piece, PieceHead] = {}
         self._waiting: set[Place] = set()
 
     def expect(self, place: Place) -> None:
@@ -135,7 +140,7 @@ class Restoring:
         saved = self._saved.get(self._plan.vertices[v].name)
         for record in () if saved is None else saved.processors:
             piece = record.pieces[0] if record.pieces else None
-            if piece and piece.size <= _CHECKED_BYTES and self._reader.head(piece).codec == CODEC_PICKLE:
+            if piece and piece.size <= _CHECKED_BYTES and self._head(piece).codec == CODEC_PICKLE:
                 self._entries(v, piece)
                 return
 
@@ -156,6 +161,14 @@ class Restoring:
         """Close the files; idempotent."""
         self._reader.close()
         self._mixed.clear()
+        self._known_heads.clear()
+
+    def _head(self, piece: Piece) -> PieceHead:
+        """Return the head of a piece: each processor here asks for those of all pieces of its vertex."""
+        head = self._known_heads.get(piece)
+        if head is None:
+            head = self._known_heads[piece] = self._reader.head(piece)
+        return head
 
     def _total(self, v: int) -> int:
         return self._plan.vertices[v].parallelism * self._plan.slot.count
@@ -169,8 +182,8 @@ class Restoring:
     # -- entries of processors ----------------------------------------------------------------------------------
 
     def _lists(self, place: Place, saved: SavedVertex, me: int) -> Iterator[list[Entry]]:
-        """Yield the entries of one processor, a piece at a time."""
-        v = place[0]
+        """Yield the entries of one processor, a piece at a time, or several small ones of its own."""
+        v, own, size = place[0], OwnEntries(), 0
         for record in saved.processors:
             ended = self._ended(v, saved, record)
             for piece in record.pieces:
@@ -178,21 +191,32 @@ class Restoring:
                     yield from self._own_rows(v, saved, record, piece, me)
                     continue
                 owner = me if piece.partition == BROADCAST else self._owner(v, piece)
-                if me == (record.processor if owner in ended else owner):
-                    entries = self._entries(v, piece)
-                    yield OwnEntries(entries) if me == record.processor and piece.partition >= 0 else entries
+                if me != (record.processor if owner in ended else owner):
+                    continue
+                is_own = me == record.processor and piece.partition >= 0
+                if own and (not is_own or size >= _TOGETHER_BYTES):
+                    yield own
+                    own, size = OwnEntries(), 0
+                entries = self._entries(v, piece)
+                if is_own:
+                    own += entries
+                    size += piece.size
+                else:
+                    yield entries
+        if own:
+            yield own
         yield from self._sorted_out(v, saved).pop(me, ())
         self._taken(place)
 
     def _is_of_rows(self, piece: Piece) -> bool:
-        return piece.partition <= OWNED and self._reader.head(piece).scheme == SCHEME_ROWS
+        return piece.partition <= OWNED and self._head(piece).scheme == SCHEME_ROWS
 
     def _own_rows(
         self, v: int, saved: SavedVertex, record: ProcessorRecord, piece: Piece, me: int
     ) -> Iterator[list[Entry]]:
         """Yield what a processor takes of a piece with the rows of one: all, nothing, or those of its partitions."""
         now = self._partitions(v)
-        if now.scheme == SCHEME_DEFAULT and self._reader.head(piece).partition_count == now.checksum:
+        if now.scheme == SCHEME_DEFAULT and self._head(piece).partition_count == now.checksum:
             if me == record.processor:
                 yield self._entries(v, piece)
             return
@@ -204,7 +228,7 @@ class Restoring:
         """Return the processor to which all of a piece belongs; None: it has to be sorted out by key."""
         if OWNED < piece.partition < 0:
             return None
-        head, now = self._reader.head(piece), self._partitions(v)
+        head, now = self._head(piece), self._partitions(v)
         if not head.scheme == now.scheme == SCHEME_DEFAULT:
             return None
         if piece.partition <= OWNED:

@@ -202,6 +202,27 @@ def test_entries_of_a_partition_are_told_apart_by_who_has_saved_them(tmp_path: P
     assert set(found.values()) == {False, True}
 
 
+def test_small_pieces_of_its_own_partitions_come_to_a_processor_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, plan = SnapshotWriter(str(tmp_path), "a.chunk", Codec()), plan_of(1)
+    entries = ProcessorEntries(writer, StatePartitions(plan, [], 0), 0)
+    for key, _ in STATE[:200]:
+        entries.add_lasting("part", (key, bytes(5000)))
+    assert entries.flush(lambda: False)
+    writer.close()
+    records = [ProcessorRecord(0, False, entries.pieces)]
+    write_manifest(tmp_path / "m", Manifest("l", 1, "j", None, 0.0, False, [SavedVertex("v", 1, 271, records)]))
+    heads, head = Counter[Piece](), ChunkReader.head
+    monkeypatch.setattr(ChunkReader, "head", lambda reader, piece: heads.update([piece]) or head(reader, piece))
+    restoring = Restoring(str(tmp_path / "m"), plan, [], lambda v: StatePartitions(plan, [], v), Codec())
+    found = list(restoring.share((0, 0)).lists)
+    restoring.close()
+    assert sorted(key for some in found for key, _ in some) == sorted(key for key, _ in STATE[:200])
+    assert 4 <= len(found) <= 5
+    assert heads == Counter(entries.pieces)
+
+
 @pytest.mark.parametrize("size", [1000, 2 << 20])
 def test_a_small_piece_of_objects_is_read_before_anything_runs(tmp_path: Path, size: int) -> None:
     writer = SnapshotWriter(str(tmp_path), "a.chunk", Codec())

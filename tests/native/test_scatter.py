@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet._native import murmur3_32
-from shmjet._native._columns import assign, bucket_rows, hash_columns, scatter, take_text, take_text_ends
+from shmjet._native._columns import assign, bucket_rows, hash_columns, number_places, scatter, take_text, take_text_ends
 from shmjet.data.text import Text
 
 NUMBERS = np.arange(4)
@@ -179,3 +179,17 @@ def test_buckets_and_places_that_do_not_exist_are_refused(bucket: int, start: in
     out = np.empty(room, np.uint32)
     with pytest.raises(ValueError, match=r"there are no|does not exist"):
         bucket_rows(np.full(4, bucket, np.uint32), start, count, np.zeros(2, np.uint32), out)
+
+
+def test_numbers_are_written_each_at_its_place() -> None:
+    places = np.random.default_rng(7).permutation(1000).astype(np.uint32)
+    out = np.empty(1000, np.uint32)
+    number_places(places[:300], 0, out)
+    number_places(places[300:], 300, out)
+    assert out[places].tolist() == list(range(1000))
+
+
+@pytest.mark.parametrize(("place", "first"), [(4, 0), (0, -1), (0, 2**32 - 2)])
+def test_places_and_numbers_that_do_not_exist_are_refused(place: int, first: int) -> None:
+    with pytest.raises(ValueError, match=r"more than 32 bits|does not exist"):
+        number_places(np.array([0, place], np.uint32), first, np.empty(4, np.uint32))

@@ -217,6 +217,27 @@ done:
     return result;
 }
 
+/* number_places(places, first, out) */
+static PyObject *columns_number_places(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer places, out;
+    PyObject *result = NULL;
+    if (count != 3) return PyErr_SetString(PyExc_TypeError, "number_places(places, first, out)"), NULL;
+    long long first = PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred() || borrow(args[0], PyBUF_SIMPLE, 0, 4, "places", &places) < 0) return NULL;
+    if (borrow(args[2], PyBUF_WRITABLE, 0, 4, "out", &out) < 0) goto done;
+    if (first < 0 || first > (long long)UINT32_MAX - places.len / 4)
+        PyErr_Format(PyExc_ValueError, "%zd numbers from %lld on have more than 32 bits", places.len / 4, first);
+    else if (number_places(places.buf, (uint64_t)places.len / 4, (uint32_t)first, out.buf, (uint64_t)out.len / 4) < 0)
+        PyErr_SetString(PyExc_ValueError, "a number belongs to a place that does not exist");
+    else
+        result = Py_NewRef(Py_None);
+    PyBuffer_Release(&out);
+done:
+    PyBuffer_Release(&places);
+    return result;
+}
+
 /* --- take --------------------------------------------------------------------------------------------------------- */
 
 /* take_text_ends(offsets, data, indices, ends) and take_text(offsets, data, indices, ends, out) */
@@ -277,6 +298,8 @@ PyMethodDef columns_scatter_methods[] = {
     FAST("scatter", columns_scatter, "scatter(columns, assigned, start, builders, filled, capacity, stride)"),
     FAST("bucket_rows", columns_bucket_rows,
          "bucket_rows(buckets, start, count, places, out) -> None: one step of a counting sort"),
+    FAST("number_places", columns_number_places,
+         "number_places(places, first, out) -> None: write ascending numbers, each at its place"),
     FAST("take_text_ends", columns_take_text_ends, "take_text_ends(offsets, data, indices, ends)"),
     FAST("take_text", columns_take_text, "take_text(offsets, data, indices, ends, out)"),
     {NULL, NULL, 0, NULL},

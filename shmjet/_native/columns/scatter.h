@@ -370,4 +370,13 @@ static inline int bucket_rows(const uint32_t *buckets, uint64_t start, uint64_t 
     return 0;
 }
 
+/* Writes the numbers from `first` on into `out`, each at its place. Returns -1 when a place does not exist. */
+static inline int number_places(const uint32_t *places, uint64_t count, uint32_t first, uint32_t *out, uint64_t room) {
+    for (uint64_t i = 0; i < count; i++) {
+        if (places[i] >= room) return -1;
+        out[places[i]] = first + (uint32_t)i;
+    }
+    return 0;
+}
+
 #endif
