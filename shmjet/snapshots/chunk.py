@@ -199,8 +199,8 @@ class ChunkWriter:
 class ChunkReader:
     """Reads pieces of the chunk files in one folder; files are opened when first needed.
 
-    Pieces are read into one buffer, not mapped: a mapping costs a fault for every few pages, and as much again when a
-    process ends that has it, also one that was killed, before anybody hears of that.
+    Pieces are read into one buffer, not mapped: a mapping costs a fault for every few pages, and as much again when its
+    process ends. A killed worker is known to be lost only after that.
 
     Args:
         folder: where they are.
@@ -337,7 +337,7 @@ def check_pieces(folder: str | os.PathLike[str], pieces: Iterable[Piece]) -> Non
 
 def _unpickled(payload: memoryview, classes: Mapping[ClassName, type]) -> list[Entry]:
     def load(stream: memoryview, buffers: Iterable[Any]) -> Any:
-        # Only the pickle itself is searched: the buffers beside it have the columns, which may be all of the state.
+        # Only the pickle itself is searched: its buffers have the columns, which may be all of the state.
         if carries_classes(stream):
             return NewerClasses(stream, buffers, classes).load()
         return pickle.loads(stream, buffers=buffers)
