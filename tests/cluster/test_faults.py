@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -205,8 +206,7 @@ def test_a_function_that_swallows_the_interruption_costs_its_worker_and_the_neig
     def stubborn(x: int) -> int:
         while True:
             try:
-                while True:
-                    pass
+                never_comes_back()
             except BaseException:
                 continue
 
@@ -229,6 +229,12 @@ def test_a_function_that_swallows_the_interruption_costs_its_worker_and_the_neig
     jet.new_job(mapping(lambda x: x)).run(60)
 
 
+def never_comes_back() -> None:
+    """Wait until something is raised, in short calls that need no core for the seconds that it takes."""
+    while True:
+        time.sleep(0.001)
+
+
 class Once(Processor):
     """Ends at once."""
 
@@ -240,8 +246,7 @@ class NeverCloses(Processor):
         return False
 
     def close(self) -> None:
-        while True:
-            pass
+        never_comes_back()
 
 
 class Unclosable(shmjet.ProcessorSupplier):
@@ -258,8 +263,7 @@ class Unclosable(shmjet.ProcessorSupplier):
     def close(self, error: BaseException | None) -> None:
         while True:
             try:
-                while True:
-                    pass
+                never_comes_back()
             except BaseException:
                 if not self.stubborn:
                     raise
