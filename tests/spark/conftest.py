@@ -19,8 +19,9 @@ from shmjet import Batch, Pipeline, sinks
 from tests import conftest as checks
 
 UNWANTED = ("pandas", "pyarrow")
-SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives for minutes, next to other tests: compile quickly, and with few threads."""
+SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""For a JVM that lives for minutes, next to other tests: compile quickly, with few threads, and trust Spark's classes.
+"""
 
 WITHOUT_ZIPS = """
 import sys
