@@ -655,6 +655,15 @@ def split_entries(
 def clock_ns() -> int:
     """Return CLOCK_MONOTONIC in nanoseconds."""
 
+def grow_stack(size: int, /) -> bool:
+    """Have the kernel map so many bytes of the stack below what is in use now; call it in the first thread only.
+
+    Without that a process dies of SIGSEGV if its stack has to grow when there is no address space left (RLIMIT_AS).
+
+    Returns:
+        False if the stack may not be four times as large, or there is no address space for it; then nothing is done.
+    """
+
 def short_slice(nanoseconds: int, /) -> bool:
     """Ask the scheduler for turns of this length for this thread, which then come sooner after a wake-up.
 

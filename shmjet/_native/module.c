@@ -8,6 +8,8 @@
 #include "ring/claims.h"
 #include "ring/slab.h"
 
+#include <alloca.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec, tally_spec, totals_spec,
@@ -144,6 +146,27 @@ static PyObject *module_short_slice(PyObject *module, PyObject *nanoseconds) {
     return PyBool_FromLong(errno == 0 && syscall(SYS_sched_setattr, 0, &attributes, 0) == 0);
 }
 
+/* Touches the byte that lies `size` bytes down the stack: the kernel maps all that lies between. */
+static __attribute__((noinline)) void touch_stack(size_t size) {
+    volatile char *lowest = alloca(size);
+    *lowest = 0;
+}
+
+/* grow_stack(size): the stack grows by faults. A process that has no address space left (RLIMIT_AS) then dies of a
+ * signal, in whatever it does, where every other lack of memory is an error. */
+static PyObject *module_grow_stack(PyObject *module, PyObject *argument) {
+    (void)module;
+    size_t size = PyLong_AsSize_t(argument);
+    if (PyErr_Occurred()) return NULL;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) < 0 || size > limit.rlim_cur / 4) Py_RETURN_FALSE;
+    void *room = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) Py_RETURN_FALSE;
+    munmap(room, size);
+    touch_stack(size);
+    Py_RETURN_TRUE;
+}
+
 #define FAST(name, function, doc) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, doc}
 
 static PyMethodDef module_methods[] = {
@@ -170,6 +193,7 @@ static PyMethodDef module_methods[] = {
     FAST("split_entries", routing_split_entries,
          "split_entries(entries, count, table, consumers, fallback, special_type) -> list[list | None] | None"),
     {"short_slice", module_short_slice, METH_O, "short_slice(nanoseconds) -> bool: whether the scheduler takes it"},
+    {"grow_stack", module_grow_stack, METH_O, "grow_stack(size) -> bool: whether there is room for that"},
     {"clock_ns", module_clock_ns, METH_NOARGS, "clock_ns() -> int: CLOCK_MONOTONIC in nanoseconds"},
     {NULL, NULL, 0, NULL},
 };

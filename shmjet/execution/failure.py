@@ -31,6 +31,8 @@ MAX_LINES = 25
 _MAX_FRAMES = 9
 _MAX_TEXT_LINES = 4
 _MAX_TEXT = 2000
+_ROOM_BYTES = 1 << 20
+"""More than it takes to read a source file and to cut it into lines."""
 MOST_PICKLED = 16 << 20
 """Bytes of an exception that travels as it is; of a larger one the text does."""
 MEMBER_LOST = "member_lost"
@@ -100,15 +102,25 @@ def _notes(error: BaseException) -> list[str]:
 def _user_frames(error: BaseException) -> list[Frame]:
     """Return the frames that are not the engine's, the innermost last; of many, the first and the last ones."""
     frames = []
-    for summary in traceback.extract_tb(error.__traceback__):
+    has_lines = not issubclass(type(error), MemoryError) or _has_room()
+    for summary in traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__), lookup_lines=False):
         file = summary.filename
         if file.startswith(_NOT_THE_USERS):
             continue
-        line = sendable((summary.line or "").strip())
+        line = sendable((summary.line or "").strip()) if has_lines else ""
         frames.append(Frame(sendable(file), summary.lineno or 0, sendable(summary.name), line))
     if len(frames) > _MAX_FRAMES:
         frames = [*frames[:2], *frames[-(_MAX_FRAMES - 2) :]]
     return frames
+
+
+def _has_room() -> bool:
+    """Say whether source files can be read: without memory Python 3.11 may read one for ever."""
+    try:
+        bytearray(_ROOM_BYTES)
+    except MemoryError:
+        return False
+    return True
 
 
 def _pickled(error: BaseException) -> bytes | None:

@@ -13,10 +13,14 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
+from shmjet._native import grow_stack
+
 _PR_SET_NAME = 15
 _PR_SET_PDEATHSIG = 1
 _PR_SET_TIMERSLACK = 29
 _SLACK_NS = 1_000
+_STACK_BYTES = 1 << 20
+"""Seven times what the kernel maps at first; Python's own frames do not lie there."""
 
 
 def die_with_parent(parent: int) -> None:
@@ -54,6 +58,15 @@ def end_with(parent: int) -> None:
 def outlive() -> None:
     """Take `end_with` back."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
+def hold_stack() -> None:
+    """Let this process, and what it forks, have all the stack that they will need.
+
+    The kernel maps a stack as it grows. Where there is no address space for that, the process is killed by SIGSEGV; so
+    a lack of memory would be the end of a worker just when it is about to say so. One page of this is used now.
+    """
+    grow_stack(_STACK_BYTES)
 
 
 def accept_signals() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from shmjet._native import Doorbell
 from shmjet.execution.forkserver import ForkServer
 from shmjet.execution.messages import Fork
-from shmjet.host.child_process import accept_signals, name_process, pin
+from shmjet.host.child_process import accept_signals, hold_stack, name_process, pin
 from shmjet.ipc.channel import Channel
 from shmjet.pool.logs import send_task_logs
 from shmjet.pool.worker import PoolWorker
@@ -94,6 +94,7 @@ def main(
     for name in (*_ALWAYS, *preload):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    hold_stack()
     mapping = mmap.mmap(arena_fd, size)
     mapping.madvise(mmap.MADV_DONTFORK)
     os.close(arena_fd)

@@ -18,7 +18,7 @@ from typing import cast
 import pytest
 
 import shmjet
-from shmjet import ConfigError, JetConfig, Pipeline, ShmjetError, new_instance, sinks, sources
+from shmjet import ConfigError, JetConfig, Pipeline, PoolExecutor, ShmjetError, new_instance, sinks, sources
 from shmjet.cluster.client import launch, member_start
 from shmjet.cluster.client.launch import StartingMember
 from shmjet.cluster.member import program
@@ -327,3 +327,17 @@ def has_ended_soon(process: int) -> bool:
         return bool(poller.poll(60_000))
     finally:
         os.close(process)
+
+
+def test_all_processes_have_their_stack_before_they_need_it() -> None:
+    """Where there is no address space left, a stack that has to grow ends its process."""
+    with new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush")) as jet, PoolExecutor(1) as pool:
+        [member] = jet.cluster.members
+        pids = [member.pid, *member.workers, *links(member.pid), pool.submit(os.getpid).result()]
+        assert all(stack_of(pid) >= 1 << 20 for pid in pids)
+
+
+def stack_of(pid: int) -> int:
+    """Return the bytes of a process' first stack."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmStk:"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import resource
 import threading
 import traceback
 from pathlib import Path
@@ -82,3 +84,24 @@ def test_a_restartable_error_says_that_nothing_is_restarted() -> None:
     failure = make_failure(shmjet.RestartableError("the broker is gone"), vertex="v", processor_index=0, worker=0)
     text = str(to_exception(failure, member="here", job="'j'"))
     assert text.endswith("RestartableError: the broker is gone")
+
+
+def test_source_files_are_not_read_where_there_is_no_memory(tmp_path: Path) -> None:
+    """The file may be read for ever there."""
+    module = module_at(tmp_path / "job.py", "def fill():\n    return bytes(1 << 62)\n")
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    lines, free = [], []
+    for limited in (False, True):
+        with pytest.raises(MemoryError) as caught:
+            module.fill()
+        try:
+            if limited:
+                resource.setrlimit(resource.RLIMIT_AS, (1 << 20, limits[1]))
+                with contextlib.suppress(MemoryError):
+                    while True:  # what is left of the heap
+                        free.append(bytearray(1 << 20))
+            failure = make_failure(caught.value, vertex="v", processor_index=0, worker=0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+        lines.append([frame.source for frame in failure.frames if frame.function == "fill"])
+    assert lines == [["return bytes(1 << 62)"], [""]]

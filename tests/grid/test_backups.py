@@ -210,7 +210,7 @@ def test_a_backup_keeps_entries_that_have_ended_until_its_primary_removes_them(t
     stores = BackedStores(tmp_path, 3, 1)
     there = stores.grid().get_map("m")
     for number in range(60):
-        there.put(number, 1, ttl=0.01)
+        there.put(number, 1, ttl=0.2)  # none ends before all are there: a put removes what has ended
     deadline = time.monotonic() + 60
     while len(there):
         assert time.monotonic() < deadline

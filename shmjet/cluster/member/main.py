@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from shmjet.cluster.member.start_report import StartReport
 from shmjet.host.allocator import share_one_heap
-from shmjet.host.child_process import accept_signals, die_with_parent, end_with, leave
+from shmjet.host.child_process import accept_signals, die_with_parent, end_with, hold_stack, leave
 from shmjet.host.standard_descriptors import fill_standard_descriptors
 from shmjet.net.forked_link import ForkedLink
 
@@ -94,6 +94,7 @@ def _split(
     report.phase("importing its modules")
     for name in _COMMON:
         importlib.import_module(name)
+    hold_stack()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a carrier takes one; workers and carriers inherit it
     if cores:
