@@ -53,6 +53,9 @@ os.environ.setdefault("SHMJET_PRELOAD", "")
 GRACE = 60.0
 """Seconds that a child, a thread or a file may take to go away after its test."""
 
+FOREIGN: set[str] = set()
+"""Names in /dev/shm that others have been seen to hold: to look through all processes takes long."""
+
 EXEMPT: set[int] = set()
 """Pids of processes that a fixture of the whole session owns, a JVM say; what they and their children do is theirs, and
 so are the TCP connections of this process, by which it talks to them."""
@@ -93,9 +96,22 @@ class Belongings:
         ]
 
 
+@dataclass
+class Before:
+    """What there was before the next test, where that is known from the end of the last one."""
+
+    belongings: Belongings | None
+
+
 def leftovers(before: Belongings, grace: float = GRACE) -> list[str]:
     """Return what is new since `before` and does not go away within `grace` seconds."""
-    found = Belongings.now().new_since(before)
+    return _settled(before, grace)[0]
+
+
+def _settled(before: Belongings, grace: float = GRACE) -> tuple[list[str], Belongings]:
+    """Return what is new since `before` and stays, and what there is then."""
+    now = Belongings.now()
+    found = now.new_since(before)
     deadline = time.monotonic() + grace
     pause, tries = 0.001, 0
     while found and time.monotonic() < deadline:
@@ -104,8 +120,9 @@ def leftovers(before: Belongings, grace: float = GRACE) -> list[str]:
         tries += 1
         threading.Event().wait(pause)
         pause = min(2 * pause, 0.1)
-        found = Belongings.now().new_since(before)
-    return found
+        now = Belongings.now()
+        found = now.new_since(before)
+    return found, now
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -180,10 +197,10 @@ def _temporary_folder_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(scope="module", autouse=True)
 def _module_leaves_nothing_behind(
     request: pytest.FixtureRequest, _temporary_folder_of_this_run: None
-) -> Iterator[None]:
+) -> Iterator[Before]:
     failures = request.session.testsfailed
     before = Belongings.now()
-    yield
+    yield Before(before)
     found = leftovers(before) if request.session.testsfailed == failures else []
     _freeze()
     if found:
@@ -191,16 +208,20 @@ def _module_leaves_nothing_behind(
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing_behind(request: pytest.FixtureRequest, _module_leaves_nothing_behind: None) -> Iterator[None]:
+def _leaves_nothing_behind(request: pytest.FixtureRequest, _module_leaves_nothing_behind: Before) -> Iterator[None]:
+    start = _module_leaves_nothing_behind
     if _shares_a_fixture(request):
+        start.belongings = None
         yield
         return
     failures = request.session.testsfailed
-    before = Belongings.now()
+    before, start.belongings = start.belongings or Belongings.now(), None
     yield
     # What a failed test holds is kept by its traceback, so it says nothing.
-    if request.session.testsfailed == failures and (found := leftovers(before)):
-        pytest.fail("this test left behind:\n  " + "\n  ".join(found), pytrace=False)
+    if request.session.testsfailed == failures:
+        found, start.belongings = _settled(before)
+        if found:
+            pytest.fail("this test left behind:\n  " + "\n  ".join(found), pytrace=False)
 
 
 @pytest.fixture
@@ -234,11 +255,7 @@ def _descendants(pid: int) -> Iterator[int]:
     except OSError:
         return
     for task in tasks:
-        try:
-            children = Path(f"/proc/{pid}/task/{task}/children").read_text()
-        except OSError:
-            continue
-        for child in map(int, children.split()):
+        for child in map(int, _read(f"/proc/{pid}/task/{task}/children").split()):
             if child in EXEMPT:
                 continue
             if pid == os.getpid() or not _is_zombie(child):
@@ -247,10 +264,22 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _is_zombie(pid: int) -> bool:
+    state = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return not state or state[0] == b"Z"
+
+
+def _read(path: str) -> bytes:
+    """Return what a file of /proc says, nothing if it has gone; `open` takes several times as long."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        file = os.open(path, os.O_RDONLY)
     except OSError:
-        return True
+        return b""
+    try:
+        return b"".join(iter(lambda: os.read(file, 1 << 16), b""))
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
 
 
 def _command(pid: int) -> str:
@@ -295,6 +324,15 @@ def _names(folder: Path) -> list[str]:
 
 def _is_foreign(path: Path) -> bool:
     """Whether a process that is not ours holds `path` (or something in it): then another run made it."""
+    if path.name in FOREIGN:
+        return True
+    if _is_held_elsewhere(path):
+        FOREIGN.add(path.name)
+        return True
+    return False
+
+
+def _is_held_elsewhere(path: Path) -> bool:
     ours = {os.getpid(), *_descendants(os.getpid())}
     if not path.name.startswith("shmjet"):
         return True

@@ -75,12 +75,13 @@ class Grid:
 
     Example:
         >>> import pathlib, tempfile
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> Grid.create(folder)
-        >>> with Grid.open(folder) as grid:
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> Grid.create(pathlib.Path(folder.name))
+        >>> with Grid.open(pathlib.Path(folder.name)) as grid:
         ...     grid.get_map("counts")["a"] = 1
         ...     dict(grid.get_map("counts"))
         {'a': 1}
+        >>> folder.cleanup()
     """
 
     def __init__(self, opened: Opened) -> None:

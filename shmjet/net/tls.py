@@ -80,8 +80,13 @@ def tls_trouble(error: ssl.SSLError) -> str:
     """Return what went wrong in a handshake of TLS, in the words of an error message.
 
     Example:
-        >>> tls_trouble(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"))
-        'TLS: [SSL: WRONG_VERSION_NUMBER] wrong version number'
+        >>> there, here = ssl.MemoryBIO(), ssl.MemoryBIO()
+        >>> _ = there.write(b"a line of text")
+        >>> try:
+        ...     ssl.create_default_context().wrap_bio(there, here, server_hostname="a").do_handshake()
+        ... except ssl.SSLError as error:
+        ...     tls_trouble(error)
+        'TLS: the other end does not speak TLS (WRONG_VERSION_NUMBER); give all members and clients the same tls'
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the other end's certificate is refused: {error.verify_message}"

@@ -6,6 +6,7 @@ import bz2
 import contextlib
 import csv
 import dataclasses
+import functools
 import gzip
 import importlib
 import json
@@ -36,8 +37,8 @@ def zstd(data: bytes) -> bytes:
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "": lambda data: data,
     ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
+    ".bz2": functools.partial(bz2.compress, compresslevel=1),
+    ".xz": functools.partial(lzma.compress, preset=0),
     ".zst": zstd,
 }
 
