@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from shmjet.cli.outcome import CommandError, Outcome
 
@@ -42,12 +41,12 @@ def show(shell: str) -> int:
     Raises:
         CommandError: there is none for it.
     """
-    from typer import completion  # not by name: whence it has that is its own business
+    from click import Command
+    from click.shell_completion import get_completion_class
 
     chosen = shell or os.path.basename(os.environ.get("SHELL", ""))
-    if chosen not in SHELLS:
+    if chosen not in SHELLS or (completion := get_completion_class(chosen)) is None:
         named = f"{chosen!r}" if chosen else "your shell, which $SHELL does not tell"
         raise CommandError(f"no completion for {named}; say one of {', '.join(SHELLS)}: shmjet completion bash")
-    make: Callable[..., str] = vars(completion)["get_completion_script"]
-    print(make(prog_name="shmjet", complete_var=VARIABLE, shell=chosen))
+    print(completion(Command("shmjet"), {}, "shmjet", VARIABLE).source())
     return Outcome.OK

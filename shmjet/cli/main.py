@@ -1,4 +1,4 @@
-"""The entry point `shmjet`: answers `--version` at once and hands everything else to the typer application."""
+"""The entry point `shmjet`: answers `--version` at once and hands everything else to click."""
 
 from __future__ import annotations
 

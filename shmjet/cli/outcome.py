@@ -1,7 +1,7 @@
 """The outcome of a command: its exit status, and the one line that says why.
 
 A command is a function that returns an `Outcome` or raises. What it raises is turned into a line on standard error
-here, so that no command shows a traceback for something that the user can fix. Knows nothing of typer.
+here, so that no command shows a traceback for something that the user can fix. Knows nothing of click.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import typer
-
 from shmjet import core, processors
 from shmjet.cli.app import app
 
@@ -91,7 +89,6 @@ def test_the_page_on_errors_names_all_of_them() -> None:
 
 def test_the_page_on_the_command_line_names_all_commands() -> None:
     text = (DOCS / "command-line.md").read_text()
-    group = typer.main.get_command(app)
-    commands = [name for name, command in group.commands.items() if not command.hidden]  # type: ignore[attr-defined]
+    commands = [name for name, command in app.commands.items() if not command.hidden]
     assert len(commands) > 3
     assert [name for name in commands if f"`shmjet {name}" not in text] == []
