@@ -1,4 +1,4 @@
-"""What the help of commands needs beside what click has: arguments that are explained, and commands in sections."""
+"""What the help of commands has that click does not: arguments that are explained, and commands in sections."""
 
 from __future__ import annotations
 

@@ -51,6 +51,11 @@ class ColumnKey(Expression):
         """Whether it is a key of several columns, and so no operand of an expression."""
         return len(self.names) > 1
 
+    def _as_operand(self) -> Expression:
+        if self.is_key_only:
+            raise TypeError(f"{self!r} is a key of several columns and no expression; use column(name)")
+        return self
+
     def _label(self) -> tuple[Any, ...]:
         return ("column", *self.names)
 

@@ -98,15 +98,19 @@ class Expression(NumpyFunctions):
         """What tells this node from others with the same operands; can be hashed."""
         raise NotImplementedError
 
+    def _as_operand(self) -> Expression:
+        """This; a key of several columns raises TypeError."""
+        return self
+
     def _call(self, function: builtins.str, *others: Any, **options: Any) -> Expression:
-        operands = (_checked_operand(self), *(as_expression(other) for other in others))
+        operands = (self._as_operand(), *(as_expression(other) for other in others))
         return Call(function, operands, tuple(options.items()))
 
     def _infix(self, symbol: builtins.str, other: Any) -> Expression:
-        return Call(symbol, (_checked_operand(self), as_expression(other)))
+        return Call(symbol, (self._as_operand(), as_expression(other)))
 
     def _reflected(self, symbol: builtins.str, other: Any) -> Expression:
-        return Call(symbol, (as_expression(other), _checked_operand(self)))
+        return Call(symbol, (as_expression(other), self._as_operand()))
 
     # -- operators -----------------------------------------------------------------------------------------------------
 
@@ -410,14 +414,8 @@ def as_expression(given: Any) -> Expression:
         'text'
     """
     if isinstance(given, Expression):
-        return _checked_operand(given)
+        return given._as_operand()
     return Literal(_checked_scalar(given))
-
-
-def _checked_operand(expression: Expression) -> Expression:
-    if getattr(expression, "is_key_only", False):
-        raise TypeError(f"{expression!r} is a key of several columns and no expression; use column(name)")
-    return expression
 
 
 def _checked_scalar(given: Any) -> Any:
