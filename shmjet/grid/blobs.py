@@ -8,6 +8,9 @@ find it gone: then the entry has changed too, and the reader looks again.
 
 The file holds a sequence of buffers (a pickle and what it left out of band), because they are written and read without
 being joined. Nothing here knows what they mean.
+
+From another host a large file comes in pieces, before the entry that will name it: it is *staged* under a name that no
+entry has, and gets its own when the entry comes. It is read in pieces, too. So no message is long.
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shmjet.grid.errors import GridError, GridFullError
+from shmjet.grid.errors import GridError, GridFullError, PartitionMovedError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -28,6 +33,17 @@ if TYPE_CHECKING:
 INLINE_LIMIT = 64 * 1024
 """Bytes of an encoded value up to which it lies in LMDB."""
 
+
+PIECE_BYTES = 1 << 20
+"""Bytes of a file that one message brings."""
+STAGED_BYTES = 16
+"""Of the number that stands for a file while it comes in pieces."""
+STAGED_S = 60.0
+"""How long the next piece, or the entry, of a staged file is waited for."""
+_STAGED = "staged-"
+_STAGED_IS_LOST = "the pieces of a large value are not here"
+_COUNT = 8
+"""Bytes of a number in a file."""
 
 _NAME = re.compile(rb"[0-9a-f]{1,16}-[0-9a-f]{16}")
 """What `write` calls a file: the process that wrote it and a random number."""
@@ -37,6 +53,66 @@ def contents(parts: Sequence[Buffer]) -> list[Buffer]:
     """Return what a file of some buffers consists of, in pieces."""
     views = [memoryview(part).cast("B") for part in parts]
     return [b"".join(number.to_bytes(8, "little") for number in (len(views), *map(len, views))), *views]
+
+
+def read_contents(read_into: Callable[[memoryview], int | None], size: int, path: str) -> list[bytearray]:
+    """Return the buffers of a file from its `contents`, each in fresh writable memory.
+
+    Args:
+        read_into: reads the next bytes into a buffer, and returns how many; 0 at the end.
+        size: of the file.
+        path: of the file, for errors.
+
+    Raises:
+        GridError: the file is not as long as it says.
+    """
+
+    def filled(length: int) -> bytearray:
+        part = bytearray(length)
+        view = memoryview(part)
+        while view:
+            got = read_into(view)
+            if not got:
+                raise _damaged(path, size)
+            view = view[got:]
+        return part
+
+    count = int.from_bytes(filled(_COUNT), "little") if size >= _COUNT else 0
+    if not 0 < count <= size // _COUNT - 1:
+        raise _damaged(path, size)
+    lengths = filled(_COUNT * count)
+    sizes = [int.from_bytes(lengths[at : at + _COUNT], "little") for at in range(0, len(lengths), _COUNT)]
+    if _COUNT * (1 + count) + sum(sizes) != size:
+        raise _damaged(path, size)
+    return [filled(length) for length in sizes]
+
+
+class Pieces:
+    """Reads a file in pieces, for `read_contents`.
+
+    Args:
+        first: the first piece.
+        piece: gives that at an offset.
+    """
+
+    def __init__(self, first: bytes, piece: Callable[[int], bytes]) -> None:
+        self._left = memoryview(first)
+        self._read = 0
+        self._piece = piece
+
+    def read_into(self, view: memoryview) -> int:
+        """Read the next bytes, and return how many; 0 at the end."""
+        if not self._left:
+            self._left = memoryview(self._piece(self._read))
+        count = min(len(view), len(self._left))
+        view[:count] = self._left[:count]
+        self._left = self._left[count:]
+        self._read += count
+        return count
+
+
+def _new_name(number: int) -> str:
+    return f"{number:x}-{os.urandom(8).hex()}"
 
 
 class BlobVanishedError(Exception):
@@ -103,7 +179,7 @@ class BlobStore:
 
     def write_contents(self, parts: Sequence[Buffer], number: int) -> bytes:
         """Write a file from its `contents`, and return its name, which begins with a number; raises as `write`."""
-        name = f"{number:x}-{os.urandom(8).hex()}"
+        name = _new_name(number)
         path = self.folder / name
         views = [memoryview(part).cast("B") for part in parts]
         try:
@@ -114,14 +190,93 @@ class BlobStore:
                         done += file.write(view[done:])
         except BaseException as error:
             path.unlink(missing_ok=True)
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                more = "/dev/shm more (`mount -o remount,size=...`, docker's --shm-size)"
-                raise GridFullError(
-                    f"no room for a value of {sum(map(len, views))} bytes in {self.folder}: {error}; clear or destroy "
-                    f"what is not needed, or give {more if self.gone is None else 'the disk more room'}"
-                ) from error
+            self._look_for_room(error, sum(map(len, views)))
             raise
         return name.encode()
+
+    def _look_for_room(self, error: BaseException, size: int) -> None:
+        """Raise GridFullError where an error says that there is no room for a value."""
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            more = "/dev/shm more (`mount -o remount,size=...`, docker's --shm-size)"
+            raise GridFullError(
+                f"no room for a value of {size} bytes in {self.folder}: {error}; clear or destroy "
+                f"what is not needed, or give {more if self.gone is None else 'the disk more room'}"
+            ) from error
+
+    # -- files that come in pieces ------------------------------------------------------------------------------
+
+    def stage(self, ident: bytes, offset: int, data: Buffer) -> None:
+        """Take a piece of a file that gets its name later (`name_staged`); the same one may come twice.
+
+        Args:
+            ident: a random number of `STAGED_BYTES` that stands for the file.
+            offset: of the piece; pieces come in their order.
+            data: of the piece.
+
+        Raises:
+            PartitionMovedError: what came before is not here, as this is another store, or it was too long ago.
+            GridFullError: the file system is full; no part of the file is left.
+        """
+        path, view = self._staged(ident), memoryview(data).cast("B")
+        try:
+            with self._open_staged(path, offset) as file:
+                if file.seek(0, os.SEEK_END) < offset:
+                    raise GridError(f"a piece of a large value at {offset} came before those in front of it")
+                file.seek(offset)
+                while view:
+                    view = view[file.write(view) :]
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            self._look_for_room(error, offset + len(memoryview(data).cast("B")))
+            raise
+
+    def _open_staged(self, path: Path, offset: int) -> FileIO:
+        if offset == 0:
+            return FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+        try:
+            return FileIO(path, "r+")
+        except FileNotFoundError:
+            raise PartitionMovedError(_STAGED_IS_LOST) from None
+
+    def name_staged(self, ident: bytes, size: int, number: int) -> bytes:
+        """Give a staged file its name, as `write_contents` does, and return that.
+
+        Raises:
+            PartitionMovedError: it is not here.
+            GridError: it is not as long as it should be.
+        """
+        path, name = self._staged(ident), _new_name(number)
+        try:
+            found = path.stat().st_size
+            if found != size:
+                raise GridError(f"a large value of {size} bytes came with {found}")
+            path.rename(self.folder / name)
+        except FileNotFoundError:
+            raise PartitionMovedError(_STAGED_IS_LOST) from None
+        return name.encode()
+
+    def sweep_staged(self, seconds: float = STAGED_S) -> bool:
+        """Delete staged files of which nothing has come for so long, and say whether there are others."""
+        is_left = False
+        for path in self.folder.glob(_STAGED + "*"):
+            with contextlib.suppress(FileNotFoundError):  # it has got its name
+                if time.time() - path.stat().st_mtime < seconds:
+                    is_left = True
+                else:
+                    path.unlink()
+        return is_left
+
+    def _staged(self, ident: bytes) -> Path:
+        return self.folder / (_STAGED + ident.hex())
+
+    def read_piece(self, name: bytes, offset: int) -> tuple[int, bytes]:
+        """Return the bytes of a file, and those of one piece of it; raises as `read`."""
+        with self._opened(name) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(offset)
+            return size, file.read(PIECE_BYTES)
+
+    # -----------------------------------------------------------------------------------------------------------
 
     def read(self, name: bytes) -> list[bytearray]:
         """Return the buffers of a file, each in fresh writable memory.
@@ -130,27 +285,17 @@ class BlobStore:
             BlobVanishedError: it has been deleted.
             GridError: it is not a name that `write` makes, or the file is not as long as it says.
         """
+        with self._opened(name) as file:
+            size = os.fstat(file.fileno()).st_size
+            return read_contents(file.readinto, size, str(self.folder / name.decode()))
+
+    def _opened(self, name: bytes) -> FileIO:
         if _NAME.fullmatch(name) is None:
             raise GridError(f"{name[:80]!r} is not the name of a stored value; was it written by another version?")
         try:
-            file = (self.folder / name.decode()).open("rb", buffering=0)
+            return FileIO(self.folder / name.decode())
         except FileNotFoundError:
             raise BlobVanishedError(name.decode()) from None
-        with file:
-            size, count = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
-            lengths = file.read(8 * count) if size >= 8 and count <= size // 8 else b""
-            sizes = [int.from_bytes(lengths[at : at + 8], "little") for at in range(0, len(lengths), 8)]
-            if not count or 8 * (1 + count) + sum(sizes) != size:
-                raise _damaged(file.name, size)
-            parts = [bytearray(length) for length in sizes]
-            for part in parts:
-                view = memoryview(part)
-                while view:
-                    got = file.readinto(view)
-                    if not got:
-                        raise _damaged(file.name, size)
-                    view = view[got:]
-        return parts
 
     def size(self, name: bytes) -> int:
         """Return the bytes of a file, 0 when it is gone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shmjet.grid.carried import CARRIED_BLOCK
+from shmjet.grid.carried import CARRIED_BLOCK, STAGED_BLOCK
 from shmjet.grid.entries import BLOB_BLOCK, BLOCK_HEAD, COLUMNS_BLOCK, PICKLE_BLOCK
 from shmjet.grid.errors import GridError
 from shmjet.grid.layout import INCARNATION, LIST_RECORD, MAP_RECORD, MAX_KEY, MAX_NAME, PARTITION, Layout
@@ -42,7 +42,7 @@ MOST_ITEMS = 1 << 31
 OF_MAPS = (Sizes, ReadLog, Find, FindAll, Write, Replace, Swap, Add, Pop, Counts, ReadPartitions, DropPartitions)
 OF_LISTS = (Append, BlockOf)
 OF_BOTH = (Size, Drop, ReadPage)
-_BLOCKS = (COLUMNS_BLOCK, PICKLE_BLOCK, BLOB_BLOCK, CARRIED_BLOCK)
+_BLOCKS = (COLUMNS_BLOCK, PICKLE_BLOCK, BLOB_BLOCK, CARRIED_BLOCK, STAGED_BLOCK)
 
 
 def check_operation(operation: Any, layout: Layout) -> None:

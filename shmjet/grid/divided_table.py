@@ -84,10 +84,11 @@ class DividedTable(Table):
         return number
 
     def _delete_unused(self, key: bytes, name: bytes) -> None:
-        with contextlib.suppress(PartitionMovedError):  # then the files of the partition have gone with it
-            found = self.find(key)
-            if found is None or name not in self._names_in(found):
-                self._blobs.delete([name])
+        with self.env.begin() as txn:  # whether the partition is open or not: its copy needs the files that are named
+            record = txn.get(self.record_key)
+            found = None if record is None else txn.get(record[:4] + key)
+        if found is None or name not in self._names_in(found):
+            self._blobs.delete([name])
 
     def replace(
         self, key: bytes, value: bytes, *, with_blobs: bool, ttl: int = 0, only_present: bool = False
@@ -123,7 +124,7 @@ class DividedTable(Table):
     def _all_settled(self, stack: contextlib.ExitStack, entries: list[Entry]) -> tuple[list[Entry], bool]:
         settled, has_files = list(entries), False
         for at, (key, value) in enumerate(entries):
-            if len(value) > FIRST_STEP:
+            if carried.may_be_large(value):
                 stored, has_file = stack.enter_context(self._settled(key[4:], value))
                 if has_file:
                     assert stored is not None

@@ -10,11 +10,15 @@ from typing import Annotated, Final
 
 import msgspec
 
+from shmjet.grid.blobs import STAGED_BYTES
 from shmjet.grid.kept_results import CLIENT_BYTES
 from shmjet.grid.times import LONGEST_NS
 
 NO_PREFIX: Final = bytes(4)
 """In front of the keys of `Write`: only the store knows the incarnation."""
+
+UNKNOWN: Final = "this is not an operation on maps and lists"
+"""How the text of the error begins if a member does not know an operation: one of the last version lacks some."""
 
 MOST_ENTRIES: Final = 4096
 """Entries, keys, blocks or names that one operation may bring."""
@@ -27,6 +31,7 @@ _Once = tuple[Annotated[bytes, msgspec.Meta(min_length=1, max_length=64)], Annot
 
 _Partition = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_Ident = Annotated[bytes, msgspec.Meta(min_length=STAGED_BYTES, max_length=STAGED_BYTES)]
 
 
 class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -175,9 +180,24 @@ class WriteBlob(_Operation, frozen=True, tag=True, array_like=True):
 
 
 class ReadBlob(_Operation, frozen=True, tag=True, array_like=True):
-    """`BlobStore.read`; its parts, None when it has vanished."""
+    """`BlobStore.read`; its parts, None when it has vanished. For clients and members of the last version."""
 
     name: bytes
+
+
+class ReadPiece(_Operation, frozen=True, tag=True, array_like=True):
+    """`BlobStore.read_piece`; the bytes of the file and a piece of it, None when it has vanished."""
+
+    name: bytes
+    offset: _Number
+
+
+class StagePiece(_Operation, frozen=True, tag=True, array_like=True):
+    """`BlobStore.stage`: a piece of a large value whose entry comes afterwards."""
+
+    ident: _Ident
+    offset: _Number
+    data: memoryview
 
 
 class DeleteBlobs(_Operation, frozen=True, tag=True, array_like=True):
@@ -224,6 +244,8 @@ Operation = (
     | Numbered
     | WriteBlob
     | ReadBlob
+    | ReadPiece
+    | StagePiece
     | DeleteBlobs
     | LoadClass
     | KeepClass

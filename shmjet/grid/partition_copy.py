@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from shmjet.core.map_config import config_of
+from shmjet.grid.blobs import BlobStore
 from shmjet.grid.carried import place_of
 from shmjet.grid.change_log import NewBlocks, place_in
 from shmjet.grid.changes import Changes, Entry, next_incarnation
@@ -369,7 +370,7 @@ class PartitionCopy:
 
     def _files(self, partitions: Collection[int]) -> list[bytes]:
         names = [name.encode() for name in os.listdir(self._store.blobs.folder)]
-        return [name for name in names if place_of(name) in partitions]
+        return [name for name in names if BlobStore.is_name(name) and place_of(name) in partitions]
 
 
 def _size_of(entries: Iterable[Entry]) -> int:

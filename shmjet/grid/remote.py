@@ -11,19 +11,22 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from shmjet.data.decoders import from_msgpack
-from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.blobs import PIECE_BYTES, STAGED_BYTES, BlobVanishedError, Pieces, read_contents
+from shmjet.grid.carried import Stage, staged_block, staged_entry
 from shmjet.grid.changes import Entry
 from shmjet.grid.divided_table import Count, PartitionsRead
+from shmjet.grid.errors import GridError
 from shmjet.grid.kept_results import CLIENT_BYTES, OperationId
 from shmjet.grid.log import Piece
 from shmjet.grid.operations import (
     MOST_ENTRIES,
     NO_PREFIX,
+    UNKNOWN,
     Add,
     Append,
     BlockOf,
@@ -40,9 +43,11 @@ from shmjet.grid.operations import (
     ReadLog,
     ReadPage,
     ReadPartitions,
+    ReadPiece,
     Replace,
     Size,
     Sizes,
+    StagePiece,
     Swap,
     Write,
     WriteBlob,
@@ -140,10 +145,7 @@ class RemoteBlobs:
 
     def read(self, name: bytes) -> list[bytearray]:
         """Return the buffers of a file. Raises `BlobVanishedError` when it is gone."""
-        found: list[bytearray] | None = ask(self._call, ReadBlob(name), list[bytearray] | None)  # type: ignore[arg-type]
-        if found is None:
-            raise BlobVanishedError(name.decode())
-        return found
+        return read_blob(self._call, name)
 
     def delete(self, names: Iterable[bytes]) -> None:
         """Delete files."""
@@ -165,8 +167,8 @@ class RemoteTable:
     prefix = NO_PREFIX
 
     def __init__(self, call: Call, changes: Changing, environment: int, record_key: bytes) -> None:
-        self._call = call
         self._change = changes.ask
+        self._call = call
         self._at = (environment, record_key)
         self.announced = Recently()
 
@@ -208,7 +210,7 @@ class RemoteTable:
         portion: list[Entry] = []
         size = 0
         for entry in entries:
-            portion.append(entry)
+            portion.append((entry[0], self._ahead(entry[1])))
             size += len(entry[0]) + len(entry[1])
             if size >= PORTION_BYTES or len(portion) >= PORTION_ENTRIES:
                 self._change(Write(*self._at, portion, with_blobs), None)
@@ -220,16 +222,17 @@ class RemoteTable:
         self, key: bytes, value: bytes, *, with_blobs: bool, ttl: int = 0, only_present: bool = False
     ) -> bytes | None:
         """See `Table.replace`."""
-        operation = Replace(*self._at, key, value, with_blobs, ttl, only_present)
+        operation = Replace(*self._at, key, self._ahead(value), with_blobs, ttl, only_present)
         return self._change(operation, bytes | None)  # type: ignore[arg-type]
 
     def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool) -> bool:
         """See `Table.swap`."""
-        return self._change(Swap(*self._at, key, expected, value, with_blobs), bool)
+        put = None if value is None else self._ahead(value)
+        return self._change(Swap(*self._at, key, expected, put, with_blobs), bool)
 
     def add(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
         """See `Table.add`."""
-        return self._change(Add(*self._at, key, value, with_blobs), bytes | None)  # type: ignore[arg-type]
+        return self._change(Add(*self._at, key, self._ahead(value), with_blobs), bytes | None)  # type: ignore[arg-type]
 
     def pop(self, key: bytes) -> bytes | None:
         """See `Table.pop`."""
@@ -237,11 +240,30 @@ class RemoteTable:
 
     def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> list[int]:
         """See `Table.write_once`."""
-        return self._change(Write(*self._at, entries, with_blobs, gone, once), list[int])
+        put = [(key, self._ahead(value)) for key, value in entries]
+        return self._change(Write(*self._at, put, with_blobs, gone, once), list[int])
 
     def append(self, blocks: list[tuple[int, bytes]], *, with_blobs: bool, once: Once | None = None) -> bool:
         """See `Table.append`."""
+        blocks = [(count, self._ahead(block, staged_block)) for count, block in blocks]
         return self._change(Append(*self._at, blocks, with_blobs, once), bool)
+
+    def _ahead(self, value: bytes, staged: Callable[[bytes, Stage], bytes] = staged_entry) -> bytes:
+        """Return an entry or a block as it is sent: what is large in it is brought in pieces before."""
+        if len(value) <= PORTION_BYTES:
+            return value
+        try:
+            return staged(value, self._stage)
+        except GridError as error:
+            if _is_unknown(error):
+                return value
+            raise
+
+    def _stage(self, data: memoryview) -> bytes:
+        ident = os.urandom(STAGED_BYTES)
+        for at in range(0, len(data), PIECE_BYTES):
+            ask(self._call, StagePiece(ident, at, data[at : at + PIECE_BYTES]), None)
+        return ident
 
     def drop(self, *, keep_name: bool) -> None:
         """See `Table.drop`."""
@@ -298,6 +320,35 @@ class Recently:
 
     def __getitem__(self, _: int) -> int:
         return self._at if time.monotonic_ns() - self._at < FRESH_NS else -1
+
+
+def read_blob(call: Call, name: bytes) -> list[bytearray]:
+    """Return the buffers of a file, which come in pieces. Raises `BlobVanishedError` when it is gone."""
+    piece: Any = tuple[int, bytes] | None
+    whole: Any = list[bytearray] | None
+
+    def read(offset: int) -> tuple[int, bytes]:
+        size, data = _there(ask(call, ReadPiece(name, offset), piece), name)
+        return size, data
+
+    try:
+        size, first = read(0)
+    except GridError as error:
+        if not _is_unknown(error):
+            raise
+        return _there(ask(call, ReadBlob(name), whole), name)
+    return read_contents(Pieces(first, lambda offset: read(offset)[1]).read_into, size, name.decode())
+
+
+def _there(found: Result | None, name: bytes) -> Result:
+    if found is None:
+        raise BlobVanishedError(name.decode())
+    return found
+
+
+def _is_unknown(error: GridError) -> bool:
+    """Whether a member of the last version does not know an operation."""
+    return str(error).startswith(UNKNOWN)
 
 
 def ask_numbered(call: Call, number: OperationId, operation: object, kind: type[Result] | None) -> Result:

@@ -26,10 +26,10 @@ from shmjet.grid.journal import Listeners
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
 from shmjet.grid.map_entries import MapEntries
 from shmjet.grid.map_scan import MapScan
-from shmjet.grid.operations import DeleteBlobs, Describe, KeepClass, LoadClass, ReadBlob
+from shmjet.grid.operations import DeleteBlobs, Describe, KeepClass, LoadClass
 from shmjet.grid.ownership import MOVED
 from shmjet.grid.pickles import ObjectCodec
-from shmjet.grid.remote import PORTION_ENTRIES, ask
+from shmjet.grid.remote import PORTION_ENTRIES, ask, read_blob
 from shmjet.grid.routed_table import RoutedTable
 from shmjet.grid.routes import Carrier, Routes
 from shmjet.grid.scan import Page
@@ -152,21 +152,17 @@ class RoutedBlobs(BlobStore):
         """See `BlobStore.read`."""
         place = place_of(name)
 
-        kind: Any = list[bytearray] | None
-
-        def look() -> list[bytearray] | None:
+        def look() -> list[bytearray]:
             owner = self._routes.owner(place)
-            parts: list[bytearray] | None = ask(self._routes.to(owner), ReadBlob(name), kind)
-            if parts is None:
+            try:
+                return read_blob(self._routes.to(owner), name)
+            except BlobVanishedError:
                 self._routes.forget()
                 if self._routes.owner(place) != owner:
-                    raise PartitionMovedError(MOVED)
-            return parts
+                    raise PartitionMovedError(MOVED) from None
+                raise
 
-        found = self._routes.until_found(look)
-        if found is None:
-            raise BlobVanishedError(name.decode())
-        return found
+        return self._routes.until_found(look)
 
     def delete(self, names: Iterable[bytes]) -> None:
         """See `BlobStore.delete`."""

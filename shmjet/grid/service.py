@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from operator import itemgetter
@@ -12,6 +13,7 @@ import msgspec
 
 from shmjet.core.map_config import config_of
 from shmjet.data.decoders import msgpack_decoder
+from shmjet.grid import carried
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.change_log import unsettled
 from shmjet.grid.checks import check_operation
@@ -21,6 +23,7 @@ from shmjet.grid.kept_results import OperationId
 from shmjet.grid.layout import PARTITION, name_of
 from shmjet.grid.lease import holds
 from shmjet.grid.operations import (
+    UNKNOWN,
     Add,
     Append,
     BlockOf,
@@ -41,13 +44,16 @@ from shmjet.grid.operations import (
     ReadLog,
     ReadPage,
     ReadPartitions,
+    ReadPiece,
     Replace,
     Size,
     Sizes,
+    StagePiece,
     Swap,
     Write,
     WriteBlob,
 )
+from shmjet.grid.ownership import admit
 from shmjet.grid.scan import FIRST_STEP, PAGE_ENTRIES, read_page
 from shmjet.grid.store import Grid, Opened
 from shmjet.grid.table import Once, Table
@@ -75,6 +81,8 @@ class GridService:
         self._grid = Grid.open(folder)
         self.store = _new_number()
         """Which store this is: another number than that of any other member, and after `clear`."""
+        self.has_staged = False
+        """Whether large values may have come of which the entries have not: `sweep_staged` deletes them in the end."""
 
     def perform(self, body: bytes) -> bytes:
         """Perform one encoded operation and return its encoded result; see `perform_and_note`."""
@@ -114,6 +122,10 @@ class GridService:
         is_busy = opened.environment(operation.environment).is_busy
         return not is_busy and config_of(name_of(operation.record), opened.layout.maps).is_plain
 
+    def sweep_staged(self) -> None:
+        """Delete large values whose entries will not come any more."""
+        self.has_staged = self._grid.opened.blobs.sweep_staged()
+
     def close(self) -> None:
         """Let go of the store."""
         self._grid.close()
@@ -123,11 +135,19 @@ class GridService:
             case WriteBlob():
                 return opened.blobs.write(operation.parts)
             case ReadBlob():
-                try:
+                with contextlib.suppress(BlobVanishedError):
                     return opened.blobs.read(operation.name)
-                except BlobVanishedError:
-                    return None
+                return None
+            case ReadPiece():
+                with contextlib.suppress(BlobVanishedError):
+                    return opened.blobs.read_piece(operation.name, operation.offset)
+                return None
+            case StagePiece():
+                self.has_staged = True
+                return opened.blobs.stage(operation.ident, operation.offset, operation.data)
             case DeleteBlobs():
+                if opened.is_divided:
+                    _admit_files(opened, operation.names)
                 return opened.blobs.delete(operation.names)
             case LoadClass():
                 return opened.load_class(operation.class_id)
@@ -227,6 +247,14 @@ class GridService:
         return None if block is None else block._replace(prefix=block.prefix + store)
 
 
+def _admit_files(opened: Opened, names: list[bytes]) -> None:
+    """Raise PartitionMovedError unless the partitions of files are here: else they would stay where they are now."""
+    for place in {carried.place_of(name) for name in names if opened.blobs.is_name(name)}:
+        if place < opened.layout.partition_count:
+            with opened.environment(place % opened.layout.environments).begin() as txn:
+                admit(txn, (PARTITION.pack(place),))
+
+
 class Unsettled(NamedTuple):
     """The number of a record in the log of changes of an environment."""
 
@@ -264,7 +292,7 @@ def _decoded(body: bytes) -> Any:
     try:
         return _decode(body)
     except UNREADABLE as error:
-        raise GridError(f"this is not an operation on maps and lists: {error}") from error
+        raise GridError(f"{UNKNOWN}: {error}") from error
 
 
 def _new_number() -> int:

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from shmjet.cluster.protocol import AwaitBackups, Done, GridCall, GridReply, Refused
 from shmjet.cluster.requests.client_connections import Client, LocalClient
 from shmjet.cluster.requests.request_forwarder import MAPS_LOST
+from shmjet.grid.blobs import STAGED_S
 from shmjet.grid.errors import GridError
 from shmjet.ipc.background_tasks import BackgroundTasks
 
@@ -58,6 +59,7 @@ class GridRequests:
         self._pass_on = pass_on
         self._service: GridService | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
         self._tasks = BackgroundTasks()
         self._turns: WeakKeyDictionary[Client, asyncio.Semaphore] = WeakKeyDictionary()
 
@@ -118,9 +120,22 @@ class GridRequests:
                 client.send(Refused(request.request, "MemberLostError", text))
                 return
             body, unsettled = await loop.run_in_executor(self._threads, service.perform_and_note, request.body)
+            if service.has_staged and self._sweeping is None:
+                self._sweeping = loop.call_later(STAGED_S, self._sweep, service)
             self._reply(client, GridReply(request.request, body, service.store), unsettled)
         except Exception as error:
             client.send(_refused(request.request, error))
+
+    def _sweep(self, service: GridService) -> None:
+        self._tasks.start(self._swept(service))
+
+    async def _swept(self, service: GridService) -> None:
+        """Delete large values of clients that have gone before their entries came; look again if there are others."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._threads, service.sweep_staged)
+        finally:
+            self._sweeping = loop.call_later(STAGED_S, self._sweep, service) if service.has_staged else None
 
     def await_backups(self, client: Client, request: AwaitBackups) -> None:
         """Answer when all backups have what a process of this host has changed or read."""
@@ -148,6 +163,8 @@ class GridRequests:
 
     def close(self) -> None:
         """Let go of the store."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         if self._threads is not None:
             self._threads.shutdown()
         if self._service is not None:
