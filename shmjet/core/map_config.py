@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from shmjet.core.checks import check_at_least, with_known_settings
 from shmjet.data.errors import ConfigError
@@ -100,3 +101,63 @@ def most_backups(backup_count: int, maps: Mapping[str, MapConfig]) -> int:
         2
     """
     return max(backup_count, *(config.backup_count or 0 for config in maps.values()), 0)
+
+
+MapSettings = dict[str, dict[str, int | str | None]]
+"""Settings of maps by name or pattern, in their order, as members tell them to one another."""
+_COMPARED = ("min_backups", "journal_capacity", "max_bytes", "eviction")
+"""`backup_count` is not among them: what counts is the most of them all."""
+
+
+def settings_of(maps: Mapping[str, MapConfig]) -> MapSettings:
+    """Return what has to be the same on all members.
+
+    Example:
+        >>> settings_of({"counts": MapConfig(max_bytes=1000)})["counts"]["max_bytes"]
+        1000
+    """
+    return {name: {field: getattr(config, field) for field in _COMPARED} for name, config in maps.items()}
+
+
+class Difference(NamedTuple):
+    """A setting of a map that two members have differently.
+
+    Args:
+        name: of the map, or a pattern.
+        field: of `MapConfig`.
+        ours, theirs: the values.
+    """
+
+    name: str
+    field: str
+    ours: int | str | None
+    theirs: int | str | None
+
+
+def difference(ours: MapSettings, theirs: MapSettings) -> Difference | None:
+    """Return the first setting in which two members differ, None where they have the same for every name and pattern.
+
+    A pattern counts for what it matches, so a setting that another one gives in the same way is no difference. What
+    only one of them knows, as they are of different versions, is passed over.
+
+    Example:
+        >>> difference(settings_of({"a": MapConfig(max_bytes=5)}), settings_of({"*": MapConfig(max_bytes=6)}))
+        Difference(name='a', field='max_bytes', ours=5, theirs=6)
+    """
+    for name in dict.fromkeys((*ours, *theirs)):
+        one, other = _found(name, ours), _found(name, theirs)
+        for field in _COMPARED:
+            if field in one and field in other and one[field] != other[field]:
+                return Difference(name, field, one[field], other[field])
+    return None
+
+
+def _found(name: str, settings: MapSettings) -> dict[str, int | str | None]:
+    """Return the settings of a map, or of the maps that a pattern matches: those of the first that matches them."""
+    is_pattern = any(character in name for character in "*?[")
+    if name in settings and not is_pattern:
+        return settings[name]
+    for pattern, found in settings.items():
+        if pattern == name or fnmatchcase(name, pattern):
+            return found
+    return settings_of({name: PLAIN})[name]

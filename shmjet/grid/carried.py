@@ -84,7 +84,7 @@ def staged_entry(stored: bytes, stage: Stage) -> bytes:
 
 
 def may_be_large(stored: bytes) -> bool:
-    """Say in a moment whether `entry_of` has to look at an entry: False for most of those that have no large value."""
+    """Say in a moment whether `entry_of` has to look at an entry: False for most entries that have none."""
     return len(stored) > INLINE_LIMIT or stored[_STAGED_TAIL] == _STAGED_HEAD
 
 

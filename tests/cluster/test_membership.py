@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 
@@ -27,6 +28,7 @@ from shmjet.cluster.membership.views import (
     View,
 )
 from shmjet.cluster.partitions.table import Change, Event, Holder, PartitionTable
+from shmjet.core.map_config import MapConfig, settings_of
 from tests.cluster.simulation import Simulation
 
 
@@ -306,6 +308,31 @@ def test_members_with_and_without_code_of_clients_do_not_mix() -> None:
     (event,) = newcomer.take_events()
     assert isinstance(event, JoinFailed)
     assert "allow_code True" in event.text
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ({"orders": MapConfig(max_bytes=5)}, {"orders": MapConfig(max_bytes=6)}, "max_bytes 5 for maps 'orders'"),
+        ({}, {"s-*": MapConfig(journal_capacity=7)}, "journal_capacity 0 for maps 's-\\*', and 10.0.0.9:1 has 7"),
+        ({"a*": MapConfig(min_backups=1), "*": MapConfig()}, {"*": MapConfig(), "a*": MapConfig(min_backups=1)}, "'a"),
+        ({"[ab]": MapConfig(min_backups=1)}, {"[ab]": MapConfig(min_backups=2)}, "min_backups 1 for maps '.ab.'"),
+        ({"a": MapConfig(backup_count=1), "b": MapConfig()}, {"a": MapConfig()}, ""),
+        ({"a": MapConfig(max_bytes=5), "*": MapConfig(max_bytes=5)}, {"*": MapConfig(max_bytes=5)}, ""),
+    ],
+)
+def test_other_settings_of_maps_are_refused_with_both(
+    ours: dict[str, MapConfig], theirs: dict[str, MapConfig], expected: str
+) -> None:
+    cluster = Membership(Peer("me", "10.0.0.1:1", 1), [], 271, str, 0.0, maps=settings_of(ours))
+    cluster.tick(0.0)
+    newcomer = Membership(Peer("new", "10.0.0.9:1", 9), ["10.0.0.1:1"], 271, str, 0.0, maps=settings_of(theirs))
+    newcomer.tick(0.0)
+    cluster.receive(newcomer.take_messages()[0][1], 0.1)
+    newcomer.receive(cluster.take_messages()[0][1], 0.2)
+    texts = [event.text for event in newcomer.take_events() if isinstance(event, JoinFailed)]
+    assert re.search(expected, texts[0]) if expected else not texts
+    assert (newcomer.state is State.REFUSED) == bool(expected)
 
 
 def test_one_alone_founds_a_cluster_at_once() -> None:

@@ -14,6 +14,7 @@ from shmjet.cluster.member.member import Member
 from shmjet.cluster.member.start_report import StartReport
 from shmjet.cluster.processes.workers import ForkServerProcess
 from shmjet.cluster.settings import MemberSettings
+from shmjet.core.map_config import settings_of
 from shmjet.core.secret import receive_secrets
 from shmjet.data.decoders import converter
 from shmjet.data.errors import ConfigError, ShmjetError
@@ -126,6 +127,7 @@ def _network_of(
         settings.allow_code,
         settings.longest_silence,
         settings.backup_count,
+        settings_of(settings.maps),
     )
     discovery = make_discovery(settings.discovery, settings.cluster_name)
     return lambda user: Network(network, user, discovery, link)

@@ -12,6 +12,7 @@ import msgspec
 from shmjet.cluster.membership.roster import Roster
 from shmjet.cluster.membership.views import Fenced, Install, JoinRefused, JoinRequest, Peer, Redirect, View
 from shmjet.cluster.partitions.table import PartitionTable
+from shmjet.core.map_config import MapSettings, difference
 
 
 class Candidate(msgspec.Struct):
@@ -70,6 +71,7 @@ def answer_to(
     *,
     allow_code: bool = True,
     backup_count: int = 0,
+    maps: MapSettings | None = None,
 ) -> Install | Fenced | JoinRefused | Redirect | None:
     """Return a member's answer to a candidate; None where it is for this member to take it in.
 
@@ -82,6 +84,7 @@ def answer_to(
         now: seconds.
         allow_code: whether the members of the cluster take code from clients.
         backup_count: how many backups partitions have in the cluster.
+        maps: settings of maps in the cluster; None: they are not compared.
     """
     peer, view = request.peer, roster.view
     assert view is not None
@@ -102,6 +105,13 @@ def answer_to(
         text = (
             f"the cluster of {me.address} keeps {backup_count} backups of each partition, and {peer.address} "
             f"{request.backup_count}: give all members the same backup_count, and the same in the settings of maps"
+        )
+        return JoinRefused(me, text)
+    found = None if maps is None or request.maps is None else difference(maps, request.maps)
+    if found is not None:  # a map has to lie where all look for it, and to be limited or noted wherever it lies
+        text = (
+            f"the cluster of {me.address} has {found.field} {found.ours!r} for maps {found.name!r}, and "
+            f"{peer.address} has {found.theirs!r}: give all members the same settings of maps"
         )
         return JoinRefused(me, text)
     if request.origin and table is not None and request.origin != table.origin:

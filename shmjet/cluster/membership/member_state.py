@@ -21,6 +21,7 @@ from shmjet.cluster.membership.view_agreement import Agreement
 from shmjet.cluster.membership.views import Fenced, MembershipMessage, Peer, Propose, View
 from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.partitions.table import PartitionTable
+from shmjet.core.map_config import MapSettings
 
 
 class MemberState:
@@ -34,6 +35,7 @@ class MemberState:
         now: seconds of a clock that never goes back.
         allow_code: whether this member takes code from clients; has to be the same in all members.
         backups: how many of each partition there should be; has to be the same in all members.
+        maps: settings of maps, which have to be the same in all members; None: they are not compared.
         holds_data: partitions hold data, so that they move only when it is reported that they were copied.
         stored: what this member has on disk; None: nothing.
     """
@@ -49,6 +51,7 @@ class MemberState:
         *,
         allow_code: bool = True,
         backups: int = 0,
+        maps: MapSettings | None = None,
         holds_data: bool = False,
         stored: StoredTable | None = None,
     ) -> None:
@@ -58,6 +61,7 @@ class MemberState:
         self._partition_count = partition_count
         self._allow_code = allow_code
         self._backups = backups
+        self._maps = maps
         self._new_identity = new_identity
         self._search = ClusterSearch(me.address, seeds, self._settings)
         self._outgoing: list[tuple[str, MembershipMessage]] = []

@@ -211,6 +211,7 @@ class Network:
             membership_settings(self._settings.longest_silence),
             allow_code=self._settings.allow_code,
             backups=self._settings.backup_count,
+            maps=self._settings.maps,
             holds_data=True,
             stored=self._user.stored_table,
         )

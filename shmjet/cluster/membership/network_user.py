@@ -10,6 +10,7 @@ from shmjet.cluster.folder import InstanceFolder
 from shmjet.cluster.membership.events import ViewInstalled
 from shmjet.cluster.membership.views import Peer
 from shmjet.cluster.partitions.recovery import StoredTable
+from shmjet.core.map_config import MapSettings
 from shmjet.net.messages import TlsFiles
 
 
@@ -28,6 +29,7 @@ class NetworkSettings(msgspec.Struct, frozen=True):
     allow_code: bool
     longest_silence: float
     backup_count: int
+    maps: MapSettings = {}
 
 
 class NetworkUser(Protocol):

@@ -171,6 +171,7 @@ class Membership(ViewChanges):
             now,
             allow_code=self._allow_code,
             backup_count=self._backups,
+            maps=self._maps,
         )
         if answer is not None:
             self._send(peer.address, answer)

@@ -30,9 +30,8 @@ class ViewChanges(MemberState):
 
     def _join_request(self) -> JoinRequest:
         epoch, since = self._agreement.highest, self._agreement.since
-        return JoinRequest(
-            self.me, self._partition_count, epoch, since, self._allow_code, self._backups, self._tables.origin
-        )
+        origin, count = self._tables.origin, self._partition_count
+        return JoinRequest(self.me, count, epoch, since, self._allow_code, self._backups, origin, self._maps)
 
     def _consider(self, now: float) -> None:
         """See whether the view still fits; propose another, or find that we have no right to."""

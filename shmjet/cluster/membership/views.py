@@ -72,7 +72,7 @@ class View(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """I want to be a member. `partition_count`, `allow_code` and `backup_count` have to be the cluster's."""
+    """I want to be a member. `partition_count`, `allow_code`, `backup_count` and `maps` have to be the cluster's."""
 
     peer: Peer
     partition_count: int
@@ -84,6 +84,8 @@ class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     backup_count: int = 0
     origin: str = ""
     """Which data it has on disk, see `PartitionTable.origin`; empty: none that has to count."""
+    maps: dict[str, dict[str, int | str | None]] | None = None
+    """Its settings of maps, see `core.map_config`; None: a member of the last version does not say."""
 
 
 class Redirect(msgspec.Struct, frozen=True, tag=True, array_like=True):
