@@ -303,6 +303,8 @@ class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: int
     error: str
     text: str
+    result: bytes = b""
+    """What an operation on a map or list has returned, encoded, if it was carried out but is not on disk."""
 
 
 class MetricsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):

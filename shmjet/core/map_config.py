@@ -137,7 +137,7 @@ class Difference(NamedTuple):
 def difference(ours: MapSettings, theirs: MapSettings) -> Difference | None:
     """Return the first setting in which two members differ, None where they have the same for every name and pattern.
 
-    A pattern counts for what it matches, so a setting that another one gives in the same way is no difference. What
+    A pattern counts for what it matches, so a setting that another one gives in the same way makes no difference. What
     only one of them knows, as they are of different versions, is passed over.
 
     Example:

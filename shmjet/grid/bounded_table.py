@@ -8,6 +8,7 @@ here too. Must not know which operations there are: those say what a change does
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from shmjet._native import partition_of
@@ -16,8 +17,9 @@ from shmjet.grid import log
 from shmjet.grid.blobs import BlobStore
 from shmjet.grid.change_log import Recorder
 from shmjet.grid.changes import Changes, Rules, flags_of
+from shmjet.grid.disk_errors import DiskErrors
 from shmjet.grid.environment import Environment, Transaction
-from shmjet.grid.errors import GridFullError, NotOnDiskError
+from shmjet.grid.errors import GridFullError
 from shmjet.grid.kept_results import OperationId, keep, kept
 from shmjet.grid.layout import HAS_ENDS, MAP_RECORD, PARTITION, name_of
 from shmjet.grid.limits import is_due, make_room, shorten
@@ -121,17 +123,13 @@ class BoundedTable(TableReads):
                 self._check_weight(changes, others)
             return result, changes
 
-        try:
-            result, changes = self._write(attempt)
-        except NotOnDiskError as error:
-            error.result = error.result[0]
-            raise
-        if changes is None:
-            return result
-        if not self._is_plain:
-            self._keep_limits(changes)
-        if changes.gone:
+        errors = DiskErrors()
+        result, changes = errors.result_of(partial(self._write, attempt))
+        if changes is not None and not self._is_plain:
+            errors.result_of(partial(self._keep_limits, changes))
+        if changes is not None and changes.gone:
             self._forget(changes.gone)
+        errors.report(result)
         return result
 
     def _recorder(self, txn: Transaction) -> Recorder | None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from shmjet.grid import carried
 from shmjet.grid.bounded_table import TRANSACTION_ENTRIES
 from shmjet.grid.changes import Changes, Entry
+from shmjet.grid.disk_errors import DiskErrors
 from shmjet.grid.environment import Transaction, behind
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import END_RECORD, HAS_ENDS, PARTITION, PARTITION_RECORD, PREFIX, TIME, Record, Sizes
@@ -255,6 +257,7 @@ class DividedTable(Table):
 
     def drop_partitions(self, partitions: Sequence[int]) -> None:
         """Remove the entries of some partitions, in portions. Raises PartitionMovedError, perhaps half way."""
+        errors = DiskErrors()
         for number in partitions:
             packed = PARTITION.pack(number)
             while keys := self._some_keys(packed):
@@ -263,7 +266,8 @@ class DividedTable(Table):
                     self.admit(changes.txn, (packed,))
                     return [old for key in keys if (old := changes.remove(key)) is not None]
 
-                self._forget(self._change(work, makes=False, default=[]))
+                self._forget(errors.result_of(partial(self._change, work, makes=False, default=[])))
+        errors.report()
 
     def _some_keys(self, packed: bytes) -> list[bytes]:
         with self.env.begin() as txn, txn.cursor() as cursor:

@@ -8,12 +8,14 @@ happens before the transaction, which then only learns the list's size and adds 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from operator import index as as_index
 from typing import Any, NamedTuple, NoReturn, TypeVar, overload
 
 from shmjet._native import index_of_special
 from shmjet.grid.blobs import BlobVanishedError, Vanished, missing
+from shmjet.grid.disk_errors import DiskErrors
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.errors import NotOnDiskError
 from shmjet.grid.layout import INDEX
@@ -78,12 +80,13 @@ class IList(Sequence[T]):
         Raises:
             TypeError: one is None, or cannot be pickled (`ItemEncodingError`); the portions before it stay.
         """
-        source = iter(items)
+        source, errors = iter(items), DiskErrors()
         while portion := list(islice(source, _SLICE)):
             none = index_of_special(portion, 0, type(None))
             if none >= 0:
                 raise TypeError(f"{self!r}: an item must not be None (item {none} of this portion)")
-            self._append(portion)
+            errors.result_of(partial(self._append, portion))
+        errors.report()
 
     def _extend_once(self, items: list[T], marker: bytes, mark: int) -> bool:
         """Add items in one transaction, unless that is done; for sinks that repeat it after a restart.
@@ -162,6 +165,7 @@ class IList(Sequence[T]):
 
     def _append(self, items: list[T]) -> None:
         blobs: list[bytes] = []
+        errors = DiskErrors()
         try:
             waiting: list[tuple[int, bytes]] = []
             size = 0
@@ -169,16 +173,15 @@ class IList(Sequence[T]):
                 waiting.append((count, block))
                 size += len(block)
                 if size >= TRANSACTION_BYTES:
-                    self._table.append(waiting, with_blobs=bool(blobs))
+                    errors.result_of(partial(self._table.append, waiting, with_blobs=bool(blobs)))
                     waiting, size = [], 0
                     blobs.clear()
             if waiting:
-                self._table.append(waiting, with_blobs=bool(blobs))
-        except NotOnDiskError:  # the items are stored, and need their files
-            raise
+                errors.result_of(partial(self._table.append, waiting, with_blobs=bool(blobs)))
         except BaseException:
             self._codec.blobs.delete(blobs)
             raise
+        errors.report()
 
     def _at(self, index: int) -> T:
         """Return one item, or raise LookupError. The last block is remembered if its items cannot be changed."""

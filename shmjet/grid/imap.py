@@ -12,13 +12,14 @@ how an entry is encoded.
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.map_config import PLAIN, MapConfig
+from shmjet.grid.disk_errors import DiskErrors
 from shmjet.grid.entries import EntryCodec
-from shmjet.grid.errors import NotOnDiskError
 from shmjet.grid.journal import Journal, Listeners
 from shmjet.grid.map_entries import MapEntries
 from shmjet.grid.map_event import MapEvent, Position
@@ -218,8 +219,10 @@ class IMap(MutableMapping[K, V]):
     def popitem(self) -> tuple[K, V]:
         """Take some entry out and return it, as (key, value); KeyError when the map is empty. Atomic."""
         for key in self:
-            value = self.pop(key, _MISSING)
+            errors = DiskErrors()
+            value = errors.result_of(partial(self.pop, key, _MISSING))
             if value is not _MISSING:
+                errors.report((key, value))
                 return key, value
         raise KeyError(f"{self!r} is empty")
 
@@ -238,8 +241,10 @@ class IMap(MutableMapping[K, V]):
             TypeError: as `put`.
         """
         source = iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
+        errors = DiskErrors()
         while portion := list(islice(source, _SLICE)):
-            self._entries.put_portion(portion)
+            errors.result_of(partial(self._entries.put_portion, portion))
+        errors.report()
 
     def _put_once(self, values: Mapping[K, V | None], marker: bytes, mark: int) -> None:
         """Put entries, and remove those whose value is None, unless that is done; in one transaction per environment.
@@ -256,9 +261,8 @@ class IMap(MutableMapping[K, V]):
         """Put all entries of `other` (a mapping, or pairs) and of `more` in, as `dict.update`, through `put_all`."""
         if not isinstance(other, Mapping) and hasattr(other, "keys"):
             other = [(key, other[key]) for key in other.keys()]  # noqa: SIM118 - this is what dict.update() asks for
-        self.put_all(other)
-        if more:
-            self.put_all(cast("dict[K, V]", more))
+        pairs = other.items() if isinstance(other, Mapping) else other
+        self.put_all(chain(pairs, cast("dict[K, V]", more).items()) if more else pairs)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V]:
         """Return a dict of those of `keys` that are there.
@@ -278,14 +282,10 @@ class IMap(MutableMapping[K, V]):
         self._drop(keep_name=False)
 
     def _drop(self, *, keep_name: bool) -> None:
-        not_on_disk = None
+        errors = DiskErrors()
         for table in self._tables:
-            try:
-                table.drop(keep_name=keep_name)
-            except NotOnDiskError as error:
-                not_on_disk = error
-        if not_on_disk is not None:
-            raise not_on_disk
+            errors.result_of(partial(table.drop, keep_name=keep_name))
+        errors.report()
 
     # All keys
 

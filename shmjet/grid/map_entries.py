@@ -16,6 +16,7 @@ from typing import Any
 from shmjet.core.map_config import MapConfig
 from shmjet.grid.blobs import BlobVanishedError, Vanished, missing
 from shmjet.grid.changes import Entry
+from shmjet.grid.disk_errors import DiskErrors
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.errors import GridError, NotOnDiskError
 from shmjet.grid.layout import PARTITION
@@ -83,22 +84,28 @@ class MapEntries:
         """Store one entry that lives so many nanoseconds (0: for ever); return the value that it replaces, or None."""
         table, tail = self.locate(key)
         with _Encoded(self._codec, key, value) as new:
-            old = table.replace(tail, new.stored, with_blobs=bool(new.blobs), ttl=ttl)
-        return None if old is None else self._replaced(key, old)
+            store = partial(table.replace, tail, new.stored, with_blobs=bool(new.blobs), ttl=ttl)
+            old = (errors := DiskErrors()).result_of(store)
+        value_before = None if old is None else self._replaced(key, old)
+        errors.report(value_before)
+        return value_before
 
     def replace(self, key: Any, value: Any) -> Any:
         """Store one entry if the key has one, whose value is returned; else store nothing and return None."""
         table, tail = self.locate(key)
         with _Encoded(self._codec, key, value) as new:
-            old = table.replace(tail, new.stored, with_blobs=bool(new.blobs), only_present=True)
+            store = partial(table.replace, tail, new.stored, with_blobs=bool(new.blobs), only_present=True)
+            old = (errors := DiskErrors()).result_of(store)
             if old is None:
                 new.discard()
-        return None if old is None else self._replaced(key, old)
+        value_before = None if old is None else self._replaced(key, old)
+        errors.report(value_before)
+        return value_before
 
     def compute(self, key: Any, fn: Callable[[Any], Any]) -> Any:
         """Store what `fn` makes of the value, None for none, and return it; repeated until no other came between."""
         table, tail = self.locate(key)
-        vanished = Vanished()
+        vanished, errors = Vanished(), DiskErrors()
         while True:
             stored = table.find(tail)
             try:
@@ -108,13 +115,16 @@ class MapEntries:
                 continue
             value = fn(old)
             if value is None:
-                if stored is None or table.swap(tail, stored, None, with_blobs=False):
+                if stored is None or errors.result_of(partial(table.swap, tail, stored, None, with_blobs=False)):
                     self._delete_files(stored)
+                    errors.report()
                     return None
                 continue
             with _Encoded(self._codec, key, value) as new:
-                if table.swap(tail, stored, new.stored, with_blobs=bool(new.blobs)):
+                swap = partial(table.swap, tail, stored, new.stored, with_blobs=bool(new.blobs))
+                if errors.result_of(swap):
                     self._delete_files(stored)
+                    errors.report(value)
                     return value
                 new.discard()
 
@@ -122,10 +132,12 @@ class MapEntries:
         """Store one entry unless the key has one; return the value that was there, or None."""
         found = self.get(key, _MISSING)
         table, tail = self.locate(key)
+        errors = DiskErrors()
         while found is _MISSING:
             with _Encoded(self._codec, key, value) as new:
-                old = table.add(tail, new.stored, with_blobs=bool(new.blobs))
+                old = errors.result_of(partial(table.add, tail, new.stored, with_blobs=bool(new.blobs)))
                 if old is None:
+                    errors.report()
                     return None
                 new.discard()
             try:
@@ -137,8 +149,9 @@ class MapEntries:
     def pop(self, key: Any, default: Any) -> Any:
         """Take one entry out and return its value, or `default`; one whose value cannot be read is put back."""
         table, tail = self.locate(key)
-        old = table.pop(tail)
+        old = (errors := DiskErrors()).result_of(partial(table.pop, tail))
         if old is None:
+            errors.report(default)
             return default
         try:
             value = self._codec.value(old)
@@ -148,13 +161,15 @@ class MapEntries:
             self._put_back(key, table, tail, old, error)
             raise
         self._delete_files(old)
+        errors.report(value)
         return value
 
     def remove(self, key: Any) -> bool:
         """Take one entry out without a look at its value, and say whether there was one."""
         table, tail = self.locate(key)
-        old = table.pop(tail)
+        old = (errors := DiskErrors()).result_of(partial(table.pop, tail))
         self._delete_files(old)
+        errors.report(old is not None)
         return old is not None
 
     def _replaced(self, key: Any, stored: bytes) -> Any:
@@ -237,8 +252,9 @@ class MapEntries:
             entries.sort(key=_first)  # neighbours share pages; stable, so of equal keys the last one stays last
             per_table[partition % len(per_table)] += entries
         first = os.getpid() % len(per_table)  # so that writers do not follow each other from lock to lock
+        errors = DiskErrors()
         writes = [
-            partial(self._tables[index].write, per_table[index], with_blobs=bool(blobs))
+            partial(errors.result_of, partial(self._tables[index].write, per_table[index], with_blobs=bool(blobs)))
             for index in (*range(first, len(per_table)), *range(first))
             if per_table[index]
         ]
@@ -248,6 +264,7 @@ class MapEntries:
             if blobs:
                 self._discard_unwritten(per_table)
             raise
+        errors.report()
 
     def put_once(self, values: Mapping[Any, Any], marker: bytes, mark: int) -> None:
         """Put entries, and remove those whose value is None, unless that is done; in one transaction per environment.
@@ -267,11 +284,13 @@ class MapEntries:
             else:
                 stored = self._codec.entry(key, value, blobs.setdefault(partition, []))
                 writes[index][0].append((heads[partition] + tail, stored))
+        errors, once, with_blobs = DiskErrors(), Once(marker, mark), any(blobs.values())
         for table, (entries, gone) in zip(self._tables, writes, strict=True):
             if entries or gone:
-                with_blobs = any(blobs.values())
-                for partition in table.write_once(sorted(entries), gone, Once(marker, mark), with_blobs=with_blobs):
+                write = partial(table.write_once, sorted(entries), gone, once, with_blobs=with_blobs)
+                for partition in errors.result_of(write) or []:
                     self._codec.blobs.delete(blobs.get(partition, []))
+        errors.report()
 
     def _discard_unwritten(self, per_table: list[list[Entry]]) -> None:
         """Delete the blobs of those entries that did not get into the store."""

@@ -20,7 +20,7 @@ from shmjet.grid.blobs import PIECE_BYTES, STAGED_BYTES, BlobVanishedError, Piec
 from shmjet.grid.carried import Stage, staged_block, staged_entry
 from shmjet.grid.changes import Entry
 from shmjet.grid.divided_table import Count, PartitionsRead
-from shmjet.grid.errors import GridError
+from shmjet.grid.errors import GridError, NotOnDiskError
 from shmjet.grid.kept_results import CLIENT_BYTES, OperationId
 from shmjet.grid.log import Piece
 from shmjet.grid.operations import (
@@ -358,4 +358,10 @@ def ask_numbered(call: Call, number: OperationId, operation: object, kind: type[
 
 def ask(call: Call, operation: object, kind: type[Result] | None) -> Result:
     """Have an operation performed and return its result, of this type."""
-    return from_msgpack(call(_encode(operation)), kind)
+    try:
+        answer = call(_encode(operation))
+    except NotOnDiskError as error:  # it is done, and so has a result
+        if error.result:
+            error.result = from_msgpack(error.result, kind)
+        raise
+    return from_msgpack(answer, kind)

@@ -17,6 +17,7 @@ from shmjet.core.keys import canonical_bytes
 from shmjet.core.map_config import MapConfig, config_of
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore, BlobVanishedError
 from shmjet.grid.carried import CarryingCodec, place_of
+from shmjet.grid.disk_errors import DiskErrors
 from shmjet.grid.divided_table import Count
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.errors import GridError, PartitionMovedError
@@ -250,8 +251,10 @@ class SpreadMap(IMap[K, V]):
 
     def clear(self) -> None:
         """Remove all entries, partition by partition; entries that others put meanwhile may stay."""
+        errors = DiskErrors()
         for table in self._routed:
-            table.drop_spread()
+            errors.result_of(table.drop_spread)
+        errors.report()
 
     def destroy(self) -> None:
         """Remove the map; its name may be used again at once, also through this object."""

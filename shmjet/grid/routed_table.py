@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from shmjet.data.errors import MemberLostError
 from shmjet.grid.bounded_table import TRANSACTION_ENTRIES
 from shmjet.grid.changes import Entry
+from shmjet.grid.disk_errors import DiskErrors
 from shmjet.grid.divided_table import Count
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.kept_results import OperationId
@@ -168,14 +170,16 @@ class RoutedTable:
         """See `Table.write`."""
         portion: list[Entry] = []
         size = 0
+        errors = DiskErrors()
         for entry in entries:
             portion.append(entry)
             size += len(entry[0]) + len(entry[1])
             if size >= PORTION_BYTES or len(portion) >= TRANSACTION_ENTRIES:
-                self._write_portion(portion, with_blobs)
+                errors.result_of(partial(self._write_portion, portion, with_blobs))
                 portion, size = [], 0
         if portion:
-            self._write_portion(portion, with_blobs)
+            errors.result_of(partial(self._write_portion, portion, with_blobs))
+        errors.report()
 
     def _write_portion(self, portion: list[Entry], with_blobs: bool) -> None:
         with self._routes.numbers.number() as number:
@@ -189,15 +193,18 @@ class RoutedTable:
     def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> list[int]:
         """See `Table.write_once`."""
         before: list[int] = []
+        errors = DiskErrors()
 
         def work(table: TableOfMember, some: list[tuple[bytes, bytes | None]]) -> None:
             put = [(key, value) for key, value in some if value is not None]
             removed = [key[len(NO_PREFIX) :] for key, value in some if value is None]
-            before.extend(table.write_once(put, removed, once, with_blobs=with_blobs))
+            write = partial(table.write_once, put, removed, once, with_blobs=with_blobs)
+            before.extend(errors.result_of(write) or ())
 
         changes: list[tuple[bytes, bytes | None]] = [*entries, *((NO_PREFIX + key, None) for key in gone)]
         with self._routes.numbers.number() as number:
             self._scatter(changes, lambda change: self._place(change[0][len(NO_PREFIX) :]), work, number)
+        errors.report(before)
         return before
 
     def _scatter(
@@ -209,6 +216,7 @@ class RoutedTable:
     ) -> None:
         """Do something with things of several partitions, at once with those of one member."""
         left, search, is_first = list(things), Search(self._routes), True
+        errors = DiskErrors()
         while left:
             owned = [(self._routes.owner(place(thing)), thing) for thing in left]
             groups: dict[str, list[Result]] = {}
@@ -220,7 +228,7 @@ class RoutedTable:
                 here = self._routes.here(member, *at) if is_first else None
                 table = here or self._routes.table(member, *at, number)
                 try:
-                    work(table, some)
+                    errors.result_of(partial(work, table, some))
                 except PartitionMovedError as error:
                     have_missed.add(member)
                     missed = error
@@ -230,6 +238,7 @@ class RoutedTable:
             is_first = False
             if left:
                 search.missed(missed)
+        errors.report()
 
     def counts(self) -> dict[int, Count]:
         """Return the entries of each partition of this environment of a spread map."""

@@ -18,7 +18,7 @@ from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.change_log import unsettled
 from shmjet.grid.checks import check_operation
 from shmjet.grid.divided_table import DividedTable
-from shmjet.grid.errors import GridError, PartitionMovedError
+from shmjet.grid.errors import GridError, NotOnDiskError, PartitionMovedError
 from shmjet.grid.kept_results import OperationId
 from shmjet.grid.layout import PARTITION, name_of
 from shmjet.grid.lease import holds
@@ -108,7 +108,11 @@ class GridService:
 
     def _perform_decoded(self, operation: Any, asked: OperationId | None) -> tuple[bytes, Unsettled | None]:
         opened = self._grid.opened
-        encoded = _encode(self._perform(opened, operation, asked))
+        try:
+            encoded = _encode(self._perform(opened, operation, asked))
+        except NotOnDiskError as error:
+            error.result = _encode(error.result)
+            raise
         return encoded, _unsettled(opened, operation) if opened.is_divided else None
 
     def _is_short(self, operation: Any) -> bool:

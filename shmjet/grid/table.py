@@ -11,12 +11,14 @@ them name files is told by two functions. Must not know objects, nor what is don
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from shmjet.grid.bounded_table import TRANSACTION_ENTRIES, BoundedTable
 from shmjet.grid.change_log import Dropped, NewBlocks, Recorder
 from shmjet.grid.changes import Changes, Entry, next_incarnation
+from shmjet.grid.disk_errors import DiskErrors
 from shmjet.grid.environment import Transaction
 from shmjet.grid.errors import GridFullError, NotOnDiskError
 from shmjet.grid.kept_results import keep, kept
@@ -94,6 +96,7 @@ class Table(BoundedTable):
         if self.operation is not None:
             step = len(entries)  # a portion already, and what was done of it is known by partition only
         replaced: list[bytes] = []
+        errors = DiskErrors()
         for at in range(0, len(entries), step):
             portion = entries[at : at + step] if len(entries) > step else entries
 
@@ -113,8 +116,9 @@ class Table(BoundedTable):
                     changes.put_sorted(portion)
                 return changes.prefix
 
-            self.prefix = self._change(work)
+            self.prefix = errors.result_of(partial(self._change, work))
             self._forget(replaced)
+        errors.report()
 
     def _not_done(self, changes: Changes, entries: list[Entry]) -> list[Entry]:
         """Leave out the entries of those partitions for which `operation` has been done; note that the rest is."""
@@ -216,8 +220,10 @@ class Table(BoundedTable):
             replaced.extend(old for old in olds if old is not None)
             return sorted(PARTITION.unpack(p)[0] for p in partitions if self.place_of(p) in before)
 
-        done_before = self._change(work)
+        errors = DiskErrors()
+        done_before = errors.result_of(partial(self._change, work))
         self._forget(replaced)
+        errors.report(done_before)
         return done_before
 
     def _note(self, changes: Changes, place: bytes, once: Once) -> bool:
@@ -317,7 +323,7 @@ class Table(BoundedTable):
 
     def _remove_all(self) -> None:
         """Remove the entries that are there now, in portions."""
-        low = b""
+        low, errors = b"", DiskErrors()
         while keys := self._keys_from(low):
             low = keys[-1] + b"\0"
 
@@ -326,7 +332,8 @@ class Table(BoundedTable):
                 for key in keys:
                     changes.remove(key)
 
-            self._change(work, makes=False)
+            errors.result_of(partial(self._change, work, makes=False))
+        errors.report()
 
     def _keys_from(self, low: bytes) -> list[bytes]:
         with self.env.begin() as txn, txn.cursor() as cursor:

@@ -8,10 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from shmjet.cluster.client.connection import refusal
 from shmjet.cluster.client.grid_access import GridAccess
-from shmjet.cluster.protocol import GridReply
+from shmjet.cluster.member.grid_requests import refused
+from shmjet.cluster.protocol import GridReply, Refused
 from shmjet.data.errors import MemberLostError
-from shmjet.grid.operations import Describe, Operation
+from shmjet.grid.errors import NotOnDiskError
+from shmjet.grid.operations import Describe, Operation, Pop
+from shmjet.grid.remote import ask
 
 
 class Members:
@@ -45,3 +49,16 @@ def test_where_all_are_lost_the_client_is_told() -> None:
     with pytest.raises(MemberLostError, match="before it answered"):
         access.open().get_map("m")
     assert len(members.asked) == 3
+
+
+def test_an_error_of_the_disk_brings_what_the_change_has_returned() -> None:
+    error = NotOnDiskError("the disk is full")
+    error.result = msgspec.msgpack.encode(b"before")  # as `GridService.perform` does
+    sent = msgspec.msgpack.encode(refused(1, error))
+
+    def by_network(body: bytes) -> bytes:
+        raise refusal(msgspec.msgpack.decode(sent, type=Refused))
+
+    with pytest.raises(NotOnDiskError, match="the disk is full") as raised:
+        ask(by_network, Pop(0, b"record", b"key"), bytes)
+    assert raised.value.result == b"before"

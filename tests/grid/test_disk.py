@@ -7,7 +7,7 @@ import logging
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from shmjet.grid import Grid, GridError
 from shmjet.grid.disk import files
 from shmjet.grid.disk.restore import restore
 from shmjet.grid.disk.writer import DiskWriter
+from shmjet.grid.errors import NotOnDiskError
 from tests.waiting import until
 
 MAPS = {
@@ -355,6 +356,51 @@ def test_a_large_value_that_a_full_disk_does_not_take_stays(
         opened.writer.sync()
     with disk.store() as again:
         assert again.all() == {name: wanted, "list l": [wanted["a"]]}
+
+
+@pytest.mark.parametrize("name", ["m", "journal"])
+def test_what_a_full_disk_does_not_take_is_in_memory_as_a_whole(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Not only the first portion, and the error has what the call would have returned."""
+    real, broken = os.fdatasync, [False]
+
+    def failing(fd: int) -> None:
+        if broken[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(fd)
+
+    def result_of(call: Callable[[], object]) -> object:
+        with pytest.raises(NotOnDiskError, match="the change is in memory") as raised:
+            call()
+        return raised.value.result
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    large = "x" * 70_000
+    with disk.store(waits=True) as opened:
+        jet, items = opened.grid.get_map(name), opened.grid.get_list("l")
+        jet.update(dict.fromkeys("abcdef", large))
+        broken[0] = True
+        assert result_of(lambda: jet.put("a", 1)) == large
+        assert result_of(lambda: jet.replace("a", 2)) == 1
+        assert result_of(lambda: jet.pop("b")) == large
+        assert jet.pop("b", 7) == 7  # which changes nothing
+        assert result_of(lambda: jet.compute("c", lambda _: 3)) == 3
+        assert result_of(lambda: jet.remove("d")) == large
+        result_of(lambda: jet.__delitem__("e"))
+        taken = result_of(jet.popitem)
+        assert taken in [("a", 2), ("c", 3), ("f", large)]
+        result_of(lambda: jet.update({number: number for number in range(100)}, more=1))
+        result_of(lambda: items.extend(["y" * 300_000, large, *range(40_000)]))
+        left = {"a": 2, "c": 3, "f": large, **{number: number for number in range(100)}, "more": 1}
+        del left[taken[0]]  # type: ignore[index]
+        assert dict(jet) == left
+        assert list(items) == ["y" * 300_000, large, *range(40_000)]
+        broken[0] = False
+        opened.writer.sync()
+        wanted = opened.all()
+    with disk.store() as again:
+        assert again.all() == wanted
 
 
 def test_to_clear_a_map_makes_room_on_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,8 @@ def refusal(reply: Refused) -> Exception:
     """Return the error that a refusal names."""
     kind: Any = getattr(errors, reply.error, getattr(grid_errors, reply.error, ShmjetError))
     error: Exception = kind(reply.text)
+    if isinstance(error, grid_errors.NotOnDiskError):
+        error.result = reply.result
     return error
 
 

@@ -69,7 +69,10 @@ class _Caller:
                 if getattr(reply, "request", 0) == request.request:
                     if isinstance(reply, Refused):
                         kind: Any = getattr(errors, reply.error, getattr(data_errors, reply.error, GridError))
-                        raise kind(reply.text)
+                        refused = kind(reply.text)
+                        if isinstance(refused, errors.NotOnDiskError):
+                            refused.result = reply.result
+                        raise refused
                     return reply
         except ChannelClosed as error:
             raise lost() from error

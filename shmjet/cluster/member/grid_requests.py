@@ -19,7 +19,7 @@ from shmjet.cluster.protocol import AwaitBackups, Done, GridCall, GridReply, Ref
 from shmjet.cluster.requests.client_connections import Client, LocalClient
 from shmjet.cluster.requests.request_forwarder import MAPS_LOST
 from shmjet.grid.blobs import STAGED_S
-from shmjet.grid.errors import GridError
+from shmjet.grid.errors import GridError, NotOnDiskError
 from shmjet.ipc.background_tasks import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class GridRequests:
                 return False
             self._reply(client, GridReply(request.request, found[0], service.store), found[1])
         except Exception as error:
-            client.send(_refused(request.request, error))
+            client.send(refused(request.request, error))
         return True
 
     def _reply(self, client: Client, reply: GridReply, unsettled: Unsettled | None) -> None:
@@ -102,7 +102,7 @@ class GridRequests:
         if settled.cancelled():
             return
         error = settled.exception()
-        client.send(reply if error is None else _refused(reply.request, error))
+        client.send(reply if error is None else refused(reply.request, error))
 
     async def _in_turn(self, client: Client, request: GridCall) -> None:
         async with self._turns.setdefault(client, asyncio.Semaphore(_MOST_AT_ONCE)):
@@ -124,7 +124,7 @@ class GridRequests:
                 self._sweeping = loop.call_later(STAGED_S, self._sweep, service)
             self._reply(client, GridReply(request.request, body, service.store), unsettled)
         except Exception as error:
-            client.send(_refused(request.request, error))
+            client.send(refused(request.request, error))
 
     def _sweep(self, service: GridService) -> None:
         self._tasks.start(self._swept(service))
@@ -171,7 +171,10 @@ class GridRequests:
             self._service.close()
 
 
-def _refused(request: int, error: BaseException) -> Refused:
+def refused(request: int, error: BaseException) -> Refused:
+    """Return the answer to an operation that raised an error."""
+    if isinstance(error, NotOnDiskError):
+        return Refused(request, type(error).__name__, str(error), error.result or b"")
     if isinstance(error, GridError):
         return Refused(request, type(error).__name__, str(error))
     logger.error("an operation on a map or list failed", exc_info=error)
