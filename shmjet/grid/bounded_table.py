@@ -218,6 +218,13 @@ class BoundedTable(TableReads):
 
     def end_entries(self) -> int:
         """Remove the entries whose time is over, and return how many."""
+        total = 0
+        while ended := self.end_some():
+            total += ended
+        return total
+
+    def end_some(self) -> int:
+        """Remove entries whose time is over, as many as one transaction takes, and return how many."""
 
         def work(txn: Transaction) -> tuple[int, list[bytes]]:
             found = txn.get(self.record_key)
@@ -233,13 +240,9 @@ class BoundedTable(TableReads):
                 recorder.close()
             return ended, changes.gone
 
-        total = 0
-        while True:
-            ended, gone = self.env.write(work, self.label)
-            self._forget(gone)
-            total += ended
-            if not ended:
-                return total
+        ended, gone = self.env.write(work, self.label)
+        self._forget(gone)
+        return ended
 
     def _forget(self, values: list[bytes]) -> None:
         if not self.rules.config.journal_capacity:  # else their files are needed until their events go

@@ -343,6 +343,19 @@ class Opened:
 
     def end_entries(self, env: Environment) -> int:
         """Remove the entries of all maps whose time is over, in one environment, and return how many."""
+        index = self._environments.index(env)
+        return sum(self.table(index, key).end_entries() for key in self._maps_with_ends(env))
+
+    def end_some(self) -> int:
+        """Remove some entries of open partitions whose time is over, where the store is divided; return how many."""
+        return sum(
+            table.end_some()
+            for index, env in enumerate(self._environments)
+            for key in self._maps_with_ends(env)
+            if (table := self.divided_table(index, key)).has_ended()
+        )
+
+    def _maps_with_ends(self, env: Environment) -> list[bytes]:
         with env.begin() as txn, txn.cursor() as cursor:
             keys = []
             if cursor.set_range(MAP_RECORD):
@@ -351,8 +364,7 @@ class Opened:
                         break
                     if flags_of(record) & HAS_ENDS:
                         keys.append(key)
-        index = self._environments.index(env)
-        return sum(self.table(index, key).end_entries() for key in keys)
+        return keys
 
     def _bytes_of_files(self, stored: bytes) -> int:
         return sum(map(self.blobs.size, self.codec.blobs_of(stored)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import threading
@@ -225,6 +226,28 @@ def test_a_backup_keeps_entries_that_have_ended_until_its_primary_removes_them(t
     stores.kill(["2"], random.Random(1))
     there.put_all(dict.fromkeys(mine, 3))
     assert not [one for partition in backups for one in sums(here, partition) if one], "now they are its own"
+    stores.close()
+
+
+@pytest.mark.parametrize("name", ["m", "journal"])
+def test_what_has_ended_goes_on_all_members_though_nothing_is_written(tmp_path: Path, name: str) -> None:
+    stores = BackedStores(tmp_path, 3, 1)
+    there = stores.grid().get_map(name)
+    for number in range(60):
+        there.put(number, "x" * 70_000 if number % 9 == 0 else 1, ttl=0.3 if number % 2 else 600)
+    deadline = time.monotonic() + 60
+    while len(there) > 30:
+        assert time.monotonic() < deadline
+    for member in stores.names:
+        while stores.grids[member].opened.end_some():
+            pass
+        stores.ship(member)
+    members = [grid.opened for grid in stores.grids.values()]
+    found = [one for member in members for partition in range(COUNT) for one in sums(member, partition) if one]
+    assert sum(one.pieces for one in found) == 2 * 30
+    files = [name for member in members for name in os.listdir(member.blobs.folder)]
+    assert len(files) == 2 * (4 if name == "m" else 7), "events of a journal have their values"
+    assert sorted(there) == list(range(0, 60, 2))
     stores.close()
 
 

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from shmjet.cluster.member.comparer import Comparer
 from shmjet.cluster.member.copy_lines import CopyLines
 from shmjet.cluster.member.copy_stream import CopyFailed, CopySender, CopyTaker
+from shmjet.cluster.member.expiry import Expiry
 from shmjet.cluster.member.known_backups import KnownBackups
 from shmjet.cluster.member.local_partitions import LocalPartitions
 from shmjet.cluster.member.partition_mover import PartitionMover
@@ -118,6 +119,7 @@ class PartitionKeeper:
         self._mover = PartitionMover(
             network, self._here, self._backups, self._replicator, self._sender, self._lines, self._is_followed
         )
+        self._expiry = Expiry(self._here.store)
         self._comparer = Comparer(
             network,
             self._replicator,
@@ -163,6 +165,7 @@ class PartitionKeeper:
         self._tasks.start(self._go_on_renewing())
         self._tasks.start(self._run())
         self._tasks.start(self._comparer.run())
+        self._tasks.start(self._expiry.run())
         self.look()
 
     def look(self) -> None:
@@ -231,6 +234,7 @@ class PartitionKeeper:
             await self._lines.stop()
         await self._replicator.stop()
         self._comparer.stop()
+        self._expiry.stop()
         self._here.stop()
 
     # -- what the table asks for --------------------------------------------------------------------------------
