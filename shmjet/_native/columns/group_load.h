@@ -11,6 +11,8 @@
 
 #include "columns/group_table.h"
 
+#define HUGE_PAGE ((size_t)2 << 20)
+#define HUGE_FROM (HUGE_PAGE / 2)
 #define GROUP_SCANS 4 /* segments whose rows are found by a pass over all */
 
 /* Whether all groups that the table has were loaded, and may be followed by more such. */
@@ -19,10 +21,28 @@ static inline int group_is_loading(const group_table_t *table) {
     return header->keys && header->groups == table->loaded;
 }
 
+/* Returns the bytes that are mapped for so many: whole huge pages where there are enough for one. */
+static inline size_t group_whole(size_t bytes) {
+    return bytes < HUGE_FROM ? bytes : (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+}
+
+/* Extends `before`, which has `had` bytes (NULL and 0: nothing), to `bytes` bytes, a result of group_whole(). Returns
+ * where it is now, or NULL with errno. On the heap each step would be a copy, on pages that the kernel has to clear. */
+static inline void *group_grown(void *before, size_t had, size_t bytes) {
+    void *memory = before ? mremap(before, had, bytes, MREMAP_MAYMOVE)
+                          : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return NULL;
+#ifdef MADV_HUGEPAGE
+    if (bytes >= HUGE_FROM) (void)madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
 /* Forgets what is only needed until all loaded rows are in the index. */
 static inline void group_forget_loaded(group_table_t *table) {
-    free(table->tags);
-    free(table->waiting.rows);
+    if (table->tags) munmap(table->tags, table->tags_room * sizeof *table->tags);
+    if (table->waiting.rows)
+        munmap(table->waiting.rows, group_whole(table->waiting.count * sizeof *table->waiting.rows));
     free(table->waiting.ends);
     free(table->waiting.waits);
     table->tags = NULL;
@@ -68,11 +88,11 @@ static inline int group_append_block(group_table_t *table, const column_t *const
         group_reserve(memory, REGION_MARKS, rows * header->mark_bytes) < 0)
         return GROUP_ERRNO;
     if (rows > table->tags_room) {
-        uint64_t room = rows + rows / 2 + 1024;
-        uint32_t *grown = realloc(table->tags, room * sizeof *grown);
-        if (!grown) return errno = ENOMEM, GROUP_ERRNO;
+        size_t room = group_whole((rows + rows / 2 + 1024) * sizeof *table->tags);
+        uint32_t *grown = group_grown(table->tags, table->tags_room * sizeof *grown, room);
+        if (!grown) return GROUP_ERRNO;
         table->tags = grown;
-        table->tags_room = room;
+        table->tags_room = room / sizeof *grown;
     }
     for (uint32_t k = 0; k < header->keys; k += 64) memset(block->nulls[k / 64], 0, (size_t)count * 8);
     for (uint32_t k = 0; k < header->keys; k++)
@@ -253,7 +273,8 @@ static inline int group_end_loading(group_table_t *table) {
     group_waiting_t *waiting = &table->waiting;
     waiting->depth = table->memory.header->depth;
     size_t segments = (size_t)1 << waiting->depth;
-    waiting->rows = malloc(rows * sizeof *waiting->rows);
+    waiting->count = rows;
+    waiting->rows = group_grown(NULL, 0, group_whole(rows * sizeof *waiting->rows));
     waiting->waits = malloc(segments);
     if (!waiting->rows || !waiting->waits) {
         group_forget_loaded(table);
@@ -261,7 +282,7 @@ static inline int group_end_loading(group_table_t *table) {
     }
     memset(waiting->waits, 1, segments);
     waiting->segments = segments;
-    waiting->count = waiting->left = rows;
+    waiting->left = rows;
     table->loaded = 0;
     return GROUP_OK;
 }
