@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
+from shmjet._native import ascends
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.event_timestamps import column_timestamps, plain_timestamps, timestamps_by, with_timestamps
 from shmjet.core.source_partitions import PartitionFacts, SourcePartitions
@@ -152,7 +153,7 @@ class EventTimeMapper:
         rise = self._heard(partition, now, len(items))
         if rise is None:
             return out
-        highest = max(stamps)
+        highest = stamps[-1] if ascends(stamps) else max(stamps)
         places = rise.places(stamps) if rise.end(highest) > rise.last else []
         self._rose(partition, rise, highest, places)
         return _with_marks(out, places) if places else out

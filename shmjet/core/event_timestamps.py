@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shmjet._native import ascends
 from shmjet.core.durations import LONGEST_MS, datetime_milliseconds, timestamp_of
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
@@ -54,9 +55,22 @@ def plain_timestamps(found: Sequence[Any], items: Sequence[Any]) -> list[int]:
         TypeError, OverflowError: as `timestamps_by`.
     """
     stamps: list[Any] = found if type(found) is list else list(found)
-    if set(map(type, stamps)) <= _INTS and (not stamps or (max(stamps) <= LONGEST_MS and min(stamps) >= -LONGEST_MS)):
+    if _are_plain(stamps):
         return stamps
     return [_timestamp(value, item) for value, item in zip(stamps, items, strict=True)]
+
+
+def _are_plain(stamps: list[Any]) -> bool:
+    """Say whether all are ints within bounds; where they are in order, the first and the last tell of all."""
+    if not stamps:
+        return True
+    if type(stamps[0]) is int and ascends(stamps):
+        least, most = stamps[0], stamps[-1]
+    elif set(map(type, stamps)) == _INTS:
+        least, most = min(stamps), max(stamps)
+    else:
+        return False
+    return least >= -LONGEST_MS and most <= LONGEST_MS
 
 
 def _timestamp(value: Any, item: Any) -> int:

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from shmjet._native import ascends
 from shmjet.core.windows import LOWEST
 
 if TYPE_CHECKING:
@@ -122,8 +123,7 @@ def highest_so_far(stamps: Stamps) -> Stamps:
         [3, 3, 4]
     """
     if isinstance(stamps, list):
-        first = stamps[:_SHORT]  # disorder shows early, and costs a sort that much
-        if sorted(first) == first and (len(stamps) <= _SHORT or sorted(stamps) == stamps):
+        if ascends(stamps):
             return stamps
         if len(stamps) <= _SHORT:
             return list(accumulate(stamps, max))

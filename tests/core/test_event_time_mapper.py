@@ -174,11 +174,25 @@ def test_datetimes_become_timestamps() -> None:
     ]
 
 
-@pytest.mark.parametrize("wrong", [None, 1.5, True, "now", datetime(2020, 1, 1), np.datetime64("NaT", "s"), 1 << 63])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(None, 1.5, True, "now", datetime(2020, 1, 1), np.datetime64("NaT", "s")),
+        *(1 << 63, (1 << 62) + 1, -(1 << 62) - 1),
+    ],
+)
 def test_error_for_a_wrong_timestamp_names_the_item(wrong: Any) -> None:
     one = mapper(timestamp_fn=lambda item: item["at"])
     with pytest.raises((TypeError, OverflowError), match=r"timestamp must.*'id': 7"):
         one.take([{"at": 5, "id": 6}, {"at": wrong, "id": 7}], 0, 0)
+
+
+def test_timestamps_in_any_order_are_taken_up_to_the_bounds() -> None:
+    longest = 1 << 62
+    for stamps in ([-longest, 0, longest], [longest, -longest, 0], [0, 0], [3, 2, 1]):
+        assert mapper(timestamp_fn=lambda item: item, timed=True, stride=0).take(list(stamps), 0, 0) == [
+            (stamp, stamp) for stamp in stamps
+        ]
 
 
 def test_facts_of_partitions() -> None:
