@@ -2,6 +2,9 @@
 
 The collector is off while tasklets are called. Young objects are looked at often, all of them so rarely that it costs a
 small part of the time, however large the processors' tables are, and never while a job wants low latency.
+
+Items that are under way are young objects, too, and most jobs make no garbage that counting references leaves. So where
+looking has found next to none, a job with low latency waits with the next look as long as any other job.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ that came with a job refer to each other, so that nothing else frees them; looki
 millisecond."""
 
 
+_FEW = 100
+"""Less than one in so many young objects is next to no garbage."""
+
+
 class Collector:
     """Runs the collector by hand; there is one for each process."""
 
@@ -25,6 +32,8 @@ class Collector:
         """How often it runs; the owner sets it to the strictest of the jobs in this process."""
         self._count = 0
         self._next_full_ns = 0
+        self._finds_some = True
+        """Whether there was garbage when young objects were looked at last."""
 
     def take_over(self) -> None:
         """Let it run no more by itself."""
@@ -33,11 +42,17 @@ class Collector:
     def collect(self, now: int) -> None:
         """Run it if enough objects have been made; `now` is in nanoseconds of `perf_counter_ns`."""
         policy = self.policy
-        if gc.get_count()[0] <= policy.young_objects:
+        made, threshold = gc.get_count()[0], policy.young_objects
+        if made <= threshold:
             return
+        if not self._finds_some:
+            threshold = max(threshold, THROUGHPUT.young_objects)
+            if made <= threshold:
+                return
         self._count += 1
-        if self._count % policy.young_collections:
-            gc.collect(0)
+        # the middle generation after as many objects as ever: what is in it may all be in use
+        if self._count % max(1, policy.young_collections * policy.young_objects // threshold):
+            self._finds_some = gc.collect(0) * _FEW >= made
         elif not self._is_full_due(now):
             gc.collect(1)
         else:

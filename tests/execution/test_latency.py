@@ -167,7 +167,7 @@ def test_rows_are_kept_back_no_longer_than_the_policy_allows(
 def test_the_collector_leaves_old_objects_alone_while_a_job_wants_low_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
     monkeypatch.setattr(gc, "get_count", lambda: (10**6, 0, 0))
-    monkeypatch.setattr(gc, "collect", looked.append)
+    monkeypatch.setattr(gc, "collect", lambda generation: looked.append(generation) or 0)
     collector = Collector()
     for _ in range(200):
         collector.collect(10**18)
@@ -178,3 +178,37 @@ def test_the_collector_leaves_old_objects_alone_while_a_job_wants_low_latency(mo
     for _ in range(1000):
         collector.collect(10**18)
     assert set(looked) == {0, 1}
+
+
+def test_objects_of_a_job_with_low_latency_are_looked_at_rarely_where_none_is_garbage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, found = 0, 0
+    looked: list[int] = []
+
+    def collect(generation: int) -> int:
+        looked.append(generation)
+        return found
+
+    def looks_after(objects: int) -> bool:
+        nonlocal made
+        made, before = objects, len(looked)
+        collector.collect(10**18)
+        return len(looked) > before
+
+    monkeypatch.setattr(gc, "get_count", lambda: (made, 0, 0))
+    monkeypatch.setattr(gc, "collect", collect)
+    collector = Collector()
+    collector.policy = LOW_LATENCY
+    often, rarely = LOW_LATENCY.young_objects, THROUGHPUT.young_objects
+    assert not looks_after(often)
+    assert looks_after(often + 1), "nothing is known yet"
+    assert not looks_after(rarely)
+    found = rarely // 50
+    assert looks_after(rarely + 1)
+    assert looks_after(often + 1), "there was some"
+    found = 0
+    assert looks_after(often + 1)
+    looked.clear()
+    assert all(looks_after(rarely + 1) for _ in range(20))
+    assert looked.count(1) == 4, "the middle generation is looked at after as many objects as before"
