@@ -162,6 +162,7 @@ def free_port() -> int:
 def windows(bench: Bench, options: Options, load: Load) -> None:
     """Prepare one row."""
     import shmjet
+    from shmjet import Pipeline, aggregate_ops, sinks, sliding, sources  # noqa: F401  # as programs do, before they start
 
     if options.quick:
         load = Load(load.events // 4, load.keys, load.slide_ms, load.per_ms, load.lag_ms)
