@@ -43,7 +43,9 @@ def percentile_of_kills(jet: Any, kind: str, keys: int, kills: int) -> float:
         times = []
         for _ in range(kills):
             _wait(lambda: job.status is JobStatus.RUNNING)
-            time.sleep(1.0)  # a snapshot of the whole state
+            last = execution.metrics().last_snapshot_id
+            # without a new snapshot, of the whole state, the next attempt pauses before it begins
+            _wait(lambda last=last: execution.metrics().last_snapshot_id > last, every_s=0.02)
             before = notes(folder)
             worker = jet.cluster.members[0].workers[0]
             began = time.monotonic()
@@ -61,12 +63,12 @@ def notes(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if path.name.isdigit()}
 
 
-def _wait(predicate: Any) -> None:
+def _wait(predicate: Any, every_s: float = 0.001) -> None:
     deadline = time.monotonic() + SOON_S
     while not predicate():
         if time.monotonic() > deadline:
             raise TimeoutError(f"nothing has come within {SOON_S:.0f} s")
-        time.sleep(0.001)
+        time.sleep(every_s)
 
 
 BYTEWAX_FLOW = """

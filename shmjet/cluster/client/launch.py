@@ -38,6 +38,7 @@ _OF_OTHERS = f"{_PROCESSORS}.hazelcast"
 _OF_COLUMNS = (
     "shmjet.columns.typed_groups",
     "shmjet.columns.group_changes",
+    "shmjet.columns.row_gatherer",
     f"{_PROCESSORS}.columns.group_by",
     "shmjet.ring.scatter",
 )
