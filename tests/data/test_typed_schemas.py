@@ -8,7 +8,6 @@ import pickle
 from typing import Any
 
 import numpy as np
-import polars
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +58,7 @@ def test_equality_of_rows_is_that_of_values(column: Any) -> None:
 @given(st.lists(st.one_of(st.none(), st.decimals(-(10**10), 10**10, places=4)), min_size=1, max_size=8))
 def test_decimals_are_as_in_polars(values: list[Any]) -> None:
     mine = Batch({"a": values}, schema={"a": "decimal(20, 4)"})["a"]
+    polars = pytest.importorskip("polars")
     theirs = polars.Series(values, dtype=polars.Decimal(20, 4))
     assert mine.to_list() == theirs.to_list()
     assert mine.min() == theirs.min()
