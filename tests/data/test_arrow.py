@@ -212,6 +212,13 @@ def test_polars_shares_its_numbers() -> None:
     assert frame["n"].sum() == sum(range(100_000))
 
 
+def test_python_objects_of_polars_are_refused() -> None:
+    column = pl.Series("o", [object(), None], dtype=pl.Object)
+    for given in (column, column.to_frame(), pl.DataFrame({"n": [1, 2]}).with_columns(column)):
+        with pytest.raises(BatchError, match=r"column 'o' holds Python objects \(polars.Object\)"):
+            Batch.from_arrow(given)
+
+
 def test_a_series_is_a_column() -> None:
     assert Batch.from_arrow(pl.Series("x", [1, None])).to_dict() == {"x": [1, None]}
     with pytest.raises(BatchError, match="without a name"):

@@ -106,7 +106,10 @@ def read_table(given: Any) -> tuple[TableReader, Iterator[Batch]]:
     """
     if hasattr(given, "__arrow_c_stream__"):
         stream = _told(_arrow.take_stream, given.__arrow_c_stream__())
-        reader = TableReader(_told(stream.schema))
+        tree = _told(stream.schema)
+        if type(given).__module__.partition(".")[0] == "polars":
+            _check_objects(tree)
+        reader = TableReader(tree)
         return reader, _batches(reader, stream)
     if hasattr(given, "__arrow_c_array__"):
         pair = given.__arrow_c_array__()
@@ -118,6 +121,22 @@ def read_table(given: Any) -> tuple[TableReader, Iterator[Batch]]:
         "from_arrow() takes what has __arrow_c_stream__ or __arrow_c_array__ (a frame of polars or pandas, a table of "
         f"pyarrow, a relation of duckdb), got {type(given).__name__}{_advice(given)}"
     )
+
+
+def _check_objects(tree: SchemaTree) -> None:
+    """Refuse Python objects of polars, which gives their addresses away as bytes of a fixed size.
+
+    It has no other type of a fixed number of bytes.
+
+    Raises:
+        BatchError: a column has them.
+    """
+    whole = Field.of(tree)
+    for column in whole.children or (whole,):
+        if column.byte_width is not None:
+            raise BatchError(
+                f"column {column.name!r} holds Python objects (polars.Object), which no column can; cast or drop it first"
+            )
 
 
 def _advice(given: Any) -> str:
