@@ -302,6 +302,15 @@ def test_inference_passes_over_empty_files_and_bad_lines(tmp_path: Path) -> None
         rows(csv_file(tmp_path, "\n\n", "c"))
 
 
+def test_a_file_of_a_byte_order_mark_alone_is_empty(tmp_path: Path) -> None:
+    mark = csv_file(tmp_path, "\ufeff", "a")
+    assert rows(mark) == rows(mark, header=False) == rows(mark, schema={"n": "int64"}) == []
+    csv_file(tmp_path, "", "b")
+    assert rows(tmp_path) == []
+    csv_file(tmp_path, "n,s\n1,a\n", "d")
+    assert rows(tmp_path) == [(1, "a")]
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_reader, "PIECE", 16)

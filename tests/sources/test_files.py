@@ -204,6 +204,13 @@ def test_csv_rows(packed: Callable[[str, bytes], Path]) -> None:
     assert str(read(sources.csv(path, columns=["day"]))[0]["day"]) == "1815-12-10"
 
 
+def test_csv_of_a_byte_order_mark_alone_is_empty(packed: Callable[[str, bytes], Path]) -> None:
+    for content in (b"\xef\xbb\xbf", b""):
+        path = packed("t.csv", content)
+        assert read(sources.csv(path)) == read(sources.csv(path, SCHEMA)) == []
+        assert read(sources.csv(path, as_=Batch)) == []
+
+
 def test_csv_batches(packed: Callable[[str, bytes], Path]) -> None:
     path = packed("t.csv", TABLE.encode())
     source = sources.csv(path, SCHEMA, columns=["id", "name", "score"], as_=Batch)

@@ -34,33 +34,47 @@ _BAD = 4
 
 
 def infer_schema(files: Iterable[tuple[str, int]], csv: CsvFormat) -> CsvFormat:
-    """Return the format with a schema made from the first file that is not empty.
+    """Return the format with a schema made from the first file that is not empty; as it is where all are.
+
+    A file with nothing but a byte order mark is empty.
 
     Args:
         files: (path, size in bytes).
         csv: a format without a schema.
 
     Raises:
-        BatchError: there is nothing to infer from, the header has a name twice or lacks a column that is to be read.
+        BatchError: no file has a record, though some have blank lines; the header has a name twice or lacks a column that is to be read.
     """
     window = FileWindow(SAMPLE_BYTES)
+    are_empty = True
     try:
         for path, size in files:
             if size:
                 window.open(path, size)
+                if size == len(BOM) and _after_mark(window, csv) == size:
+                    continue
+                are_empty = False
                 layout = _layout(window, path, csv)
                 if layout.names:
                     return _with_schema(csv, layout, _types(window, layout, csv), path)
     finally:
         window.close()
+    if are_empty:
+        return csv
     raise BatchError("there is no CSV file with a header to infer a schema from; give schema={name: type, ...}")
+
+
+def _after_mark(window: FileWindow, csv: CsvFormat) -> int:
+    """Return where the first record of a file begins: after a byte order mark, if there is one."""
+    size, _ = window.fill(0)
+    return len(BOM) if csv.encoding == "utf-8" and size >= len(BOM) and window.buffer.startswith(BOM) else 0
 
 
 def _layout(window: FileWindow, path: str, csv: CsvFormat) -> Layout:
     if csv.header:
         return read_layout(window, path, replace(csv, columns=csv.columns or ()), csv.columns or ())
     size, at_end = window.fill(0)
-    start = len(BOM) if csv.encoding == "utf-8" and window.buffer.startswith(BOM) else 0
+    start = _after_mark(window, csv)
     found = csv_split(window.buffer, start, size, csv.delimiter, csv.quote, at_end)
     if found is None:
         raise BatchError(f"{path}, line 1: a record of more than {SAMPLE_BYTES >> 20} MiB to infer a schema from")

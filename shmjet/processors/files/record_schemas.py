@@ -28,22 +28,24 @@ def prepared(format_: Format, files: Sequence[tuple[str, int]], options: Mapping
         return format_
     for path, size in files:
         if not is_stream(path):
-            if size:
-                return infer_schema([(path, size)], format_)
+            found = infer_schema([(path, size)], format_)
+            if found.schema is not None:
+                return found
             continue
         spool = temporary_file()
         try:
-            copied = _copy(path, options, spool)
-            if copied:
+            if copied := _copy(path, options, spool):
                 place = f"/proc/self/fd/{spool}"
                 try:
-                    return infer_schema([(place, copied)], format_)
+                    found = infer_schema([(place, copied)], format_)
                 except BatchError as error:
                     error.args = (str(error).replace(place, path),)
                     raise
+                if found.schema is not None:
+                    return found
         finally:
             os.close(spool)
-    return format_ if not any(size for _, size in files) else infer_schema([], format_)
+    return format_
 
 
 def _copy(path: str, options: Mapping[str, Any], spool: int) -> int:
