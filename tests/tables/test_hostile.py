@@ -530,3 +530,14 @@ def test_groups_and_filters_read_a_side_without_any_batch() -> None:
 
     rows = rows_of([ORDERS.select("id", "who")], build)
     assert sorted(map(repr, rows)) == ["('ann', 0, None)", "('bo', 0, None)", "(None, 0, None)"]
+
+
+@pytest.mark.parametrize("how", ["left", "right", "outer"])
+def test_a_misspelt_column_of_a_side_without_any_batch_is_an_error(how: Any) -> None:
+    def build(s: Any) -> Any:
+        nothing = s.map_batches(lambda batch: None).select("id", "who")
+        left, right = (nothing, s.select("id", "who")) if how == "right" else (s.select("id", "who"), nothing)
+        return left.join(right, on="id", how=how, suffix="_right").select("who", "who_right", "who_left")
+
+    with pytest.raises(BatchError, match="'who_left'"):
+        rows_of([ORDERS.select("id", "who")], build)

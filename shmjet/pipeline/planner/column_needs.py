@@ -123,13 +123,28 @@ def reads(transform: t.Transform, wanted: Needs, inputs: list[Names]) -> list[Ne
     return [None] * len(inputs)
 
 
-def sought_names(consumers: Mapping[int, Sequence[t.Node]], node_id: int) -> frozenset[str]:
-    """Return names of columns that a stage must give, because the stages after it read them.
+def sought_names(
+    nodes: Sequence[t.Node], consumers: Mapping[int, Sequence[t.Node]], node: t.Node, suffix: str | None
+) -> frozenset[str]:
+    """Return names of columns that a join must give, because the stages after it read them.
+
+    Where the columns of both sides are known, only theirs: a name that is misspelt is none that the join gives.
 
     Args:
+        nodes: all stages.
         consumers: of each stage.
-        node_id: of the stage.
+        node: the join.
+        suffix: of columns of its right side.
     """
+    sought = _sought(consumers, node.id)
+    known = known_names(nodes)
+    left, right = (known[id_] for id_ in node.upstream)
+    if left is None or right is None:
+        return sought
+    return sought & {*left, *right, *(f"{name}{suffix or ''}" for name in right)}
+
+
+def _sought(consumers: Mapping[int, Sequence[t.Node]], node_id: int) -> frozenset[str]:
     sought: set[str] = set()
     ahead: list[tuple[int, frozenset[str]]] = [(node_id, frozenset())]
     while ahead:

@@ -202,7 +202,7 @@ def plan_join_columns(draft: Draft, node: t.Node, transform: t.JoinColumns) -> O
     left, right = (draft.single(draft.batches(output, node), node) for output in draft.inputs(node))
     on = dict(zip(transform.left_keys, transform.right_keys, strict=True))
     supplier = hash_join_batches(on, how=transform.how, suffix=transform.suffix)
-    supplier = seeking(supplier, sought_names(draft.graph.consumers, node.id))
+    supplier = seeking(supplier, sought_names(draft.graph.nodes, draft.graph.consumers, node, transform.suffix))
     vertex = draft.vertex(node.name, telling_columns(supplier), node.parallelism, node, described(transform))
     left_key, right_key = ColumnKey(transform.left_keys), ColumnKey(transform.right_keys)
     size = most_bytes(draft.graph.nodes, node.upstream[1])

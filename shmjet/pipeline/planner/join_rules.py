@@ -85,7 +85,9 @@ def plan_stream_join_columns(draft: Draft, node: t.Node, transform: t.StreamJoin
     is_gathered = left_time == right_time == TIME_COLUMN and transform.suffix is None
     left_out = frozenset((TIME_COLUMN,) if is_gathered else ())
     keys = transform.left_keys, transform.right_keys
-    sought = frozenset() if transform.how == "inner" else sought_names(draft.graph.consumers, node.id)
+    sought: frozenset[str] = frozenset()
+    if transform.how != "inner":
+        sought = sought_names(draft.graph.nodes, draft.graph.consumers, node, transform.suffix)
     columns = JoinColumns(*keys, left_time, right_time, transform.suffix, left_out, sought)
     supplier = join_streams_of_columns(columns, transform.within, transform.how)
     pairs = [one if one == two else f"{one} = {two}" for one, two in zip(*keys, strict=True)]
