@@ -214,9 +214,9 @@ def test_polars_shares_its_numbers() -> None:
 
 def test_python_objects_of_polars_are_refused() -> None:
     column = pl.Series("o", [object(), None], dtype=pl.Object)
-    for given in (column, column.to_frame(), pl.DataFrame({"n": [1, 2]}).with_columns(column)):
+    for table in (column, column.to_frame(), pl.DataFrame({"n": [1, 2]}).with_columns(column)):
         with pytest.raises(BatchError, match=r"column 'o' holds Python objects \(polars.Object\)"):
-            Batch.from_arrow(given)
+            Batch.from_arrow(table)
 
 
 def test_a_series_is_a_column() -> None:

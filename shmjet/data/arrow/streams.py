@@ -135,7 +135,8 @@ def _check_objects(tree: SchemaTree) -> None:
     for column in whole.children or (whole,):
         if column.byte_width is not None:
             raise BatchError(
-                f"column {column.name!r} holds Python objects (polars.Object), which no column can; cast or drop it first"
+                f"column {column.name!r} holds Python objects (polars.Object), which no column can; cast or drop it "
+                "first"
             )
 
 

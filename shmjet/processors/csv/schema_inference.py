@@ -43,7 +43,8 @@ def infer_schema(files: Iterable[tuple[str, int]], csv: CsvFormat) -> CsvFormat:
         csv: a format without a schema.
 
     Raises:
-        BatchError: no file has a record, though some have blank lines; the header has a name twice or lacks a column that is to be read.
+        BatchError: no file has a record, though some have blank lines; the header has a name twice or lacks a column
+            that is to be read.
     """
     window = FileWindow(SAMPLE_BYTES)
     are_empty = True
