@@ -3,7 +3,8 @@
 Every program reads the same files in every run, warm, and uses as many threads or workers as `--workers` says. Each
 answer of shmjet and of PySpark is held against duckdb's. polars gets the same stages as lazy frames, duckdb and PySpark
 the SQL of `examples/tpch/sql.py`. `tpch` at the end has the geometric means over all queries. `--scale` is 1 (0.1 with
-`--quick`), `--money` the type of amounts: float64, because decimals of polars lose digits, or "decimal(15, 2)".
+`--quick`), `--rounds` says how often each query runs after one to warm up (3, or 1 with `--quick`: PySpark takes
+a minute for some), `--money` the type of amounts: float64, because decimals of polars lose digits, or "decimal(15, 2)".
 """
 
 from __future__ import annotations
@@ -148,21 +149,23 @@ def whole(results: Sequence[Result], facts: dict[str, Any]) -> Result:
     return Result("tpch", "s", ours, peers, ratios, {}, spread, {**facts, "queries": len(results)})
 
 
-def settings(argv: Sequence[str]) -> tuple[Options, float, str, Path]:
-    """Parse the command line: options, scale, type of amounts, folder."""
+def settings(argv: Sequence[str]) -> tuple[Options, float, int, str, Path]:
+    """Parse the command line: options, scale, rounds, type of amounts, folder."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--scale", type=float)
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--money", default="float64")
     parser.add_argument("--folder", type=Path, help="has the tables, or gets them")
     mine, rest = parser.parse_known_args(argv)
     options = parse_options(__doc__, BENCHES, rest)
     scale = mine.scale or (0.1 if options.quick else 1.0)
-    return options, scale, mine.money, mine.folder or HERE / "data" / f"tpch-{scale:g}-all"
+    rounds = mine.rounds or (1 if options.quick else 3)
+    return options, scale, rounds, mine.money, mine.folder or HERE / "data" / f"tpch-{scale:g}-all"
 
 
 def main() -> int:
     """Run the queries asked for."""
-    options, scale, money, folder = settings(sys.argv[1:])
+    options, scale, rounds, money, folder = settings(sys.argv[1:])
     os.environ["POLARS_MAX_THREADS"] = str(options.workers)  # read when polars is imported
     try:
         generate(folder, scale)
@@ -203,7 +206,7 @@ def main() -> int:
                     bench.peer(peer, lambda peer=peer, number=number: answers[peer].timed(number))  # type: ignore[misc]
                 for peer, why in skipped.items():
                     bench.skip(peer, why)
-                results.append(bench.measure(rounds=1 if options.quick else 3))
+                results.append(bench.measure(rounds=rounds))
                 report.add(results[-1])
         if results:
             report.add(whole(results, facts))
