@@ -17,6 +17,7 @@ from setuptools import Extension, setup
 
 SOURCES = [
     "shmjet/_native/module.c",
+    "shmjet/_native/memory_reserve.c",
     *sorted(glob("shmjet/_native/ring/*.c")),
     *sorted(glob("shmjet/_native/codec/*.c")),
     *sorted(glob("shmjet/_native/items/*.c")),

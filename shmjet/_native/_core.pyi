@@ -664,6 +664,20 @@ def grow_stack(size: int, /) -> bool:
         False if the stack may not be four times as large, or there is no address space for it; then nothing is done.
     """
 
+def hold_reserve(size: int, /) -> bool:
+    """Hold two parts of address space of so many bytes each for the moment when there is no more (RLIMIT_AS).
+
+    From the first call on, which must come while the process has one thread and settles the size, an allocation of
+    Python up to 128 KiB that finds no memory gives the first part up and is repeated. The second part is for saying
+    what has happened: see `release_reserve`. Call this where it can be dealt with that memory is short.
+
+    Returns:
+        False if a part that was given up, or never held, cannot be had now.
+    """
+
+def release_reserve() -> None:
+    """Give up both parts of what `hold_reserve` holds. Allocates nothing."""
+
 def short_slice(nanoseconds: int, /) -> bool:
     """Ask the scheduler for turns of this length for this thread, which then come sooner after a wake-up.
 

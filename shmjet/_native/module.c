@@ -5,6 +5,7 @@
 #include "codec/codec.h"
 #include "codec/crc32.h"
 #include "items/items.h"
+#include "memory_reserve.h"
 #include "ring/claims.h"
 #include "ring/slab.h"
 
@@ -167,6 +168,24 @@ static PyObject *module_grow_stack(PyObject *module, PyObject *argument) {
     Py_RETURN_TRUE;
 }
 
+/* hold_reserve(size), release_reserve() */
+static PyObject *module_hold_reserve(PyObject *module, PyObject *argument) {
+    (void)module;
+    size_t size = PyLong_AsSize_t(argument);
+    if (PyErr_Occurred()) return NULL;
+    if (!size) {
+        PyErr_SetString(PyExc_ValueError, "a reserve has at least 1 byte");
+        return NULL;
+    }
+    return PyBool_FromLong(memory_reserve_hold(size));
+}
+
+static PyObject *module_release_reserve(PyObject *module, PyObject *nothing) {
+    (void)module, (void)nothing;
+    memory_reserve_release();
+    Py_RETURN_NONE;
+}
+
 #define FAST(name, function, doc) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, doc}
 
 static PyMethodDef module_methods[] = {
@@ -194,6 +213,8 @@ static PyMethodDef module_methods[] = {
          "split_entries(entries, count, table, consumers, fallback, special_type) -> list[list | None] | None"),
     {"short_slice", module_short_slice, METH_O, "short_slice(nanoseconds) -> bool: whether the scheduler takes it"},
     {"grow_stack", module_grow_stack, METH_O, "grow_stack(size) -> bool: whether there is room for that"},
+    {"hold_reserve", module_hold_reserve, METH_O, "hold_reserve(size) -> bool: whether both parts are held"},
+    {"release_reserve", module_release_reserve, METH_NOARGS, "release_reserve() -> None"},
     {"clock_ns", module_clock_ns, METH_NOARGS, "clock_ns() -> int: CLOCK_MONOTONIC in nanoseconds"},
     {NULL, NULL, 0, NULL},
 };

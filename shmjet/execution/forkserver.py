@@ -23,6 +23,7 @@ from collections.abc import Callable
 
 from shmjet.execution.messages import Exited, Fork, Forked
 from shmjet.host.child_process import die_with_parent, flush_output, leave_terminal, name_process
+from shmjet.host.memory_reserve import hold_reserve, release_reserve
 from shmjet.host.process_limits import NO_PROCESS
 from shmjet.ipc.channel import Channel, ChannelClosed
 
@@ -87,6 +88,7 @@ class ForkServer:
         Requests are taken one by one, so that a hundred carriers do not need all their descriptors here at once.
         """
         flush_output()
+        hold_reserve()  # for the child, which then has its own
         server = os.getpid()
         try:
             pid = os.fork()
@@ -110,6 +112,7 @@ class ForkServer:
                 self._run_child(request, fds)
                 status = 0
             except BaseException:
+                release_reserve()
                 time.sleep(_DEATH_S)
                 if os.getppid() == server:
                     traceback.print_exc()

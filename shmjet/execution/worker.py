@@ -54,6 +54,7 @@ from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.work_stealing import Hosted, Stealing
 from shmjet.host.child_process import flush_output
+from shmjet.host.memory_reserve import hold_reserve, no_memory, release_reserve
 from shmjet.ipc.channel import Channel, ChannelClosed, DescriptorsDropped
 
 _LONGEST_SLEEP_NS = 1_000_000_000
@@ -131,6 +132,8 @@ class Worker:
                     self.handle_commands()
                 elif not self.call_tasklets() and self.wait_for_work(seen):
                     self.handle_commands()
+                if not hold_reserve():
+                    self._fail_all(no_memory())
         except ChannelClosed:
             if not _is_open(self._channel.fileno()):
                 sleep(_DEATH_S)  # the member finds out why, which an exit of its own would hide, and kills it
@@ -138,6 +141,7 @@ class Worker:
             self._channel.send(Broken(str(error)))
             raise
         except MemoryError:
+            release_reserve()
             self._channel.send(_NO_MEMORY)
             raise
         finally:
@@ -421,7 +425,15 @@ class Worker:
             self._drop(deployment)
             self._report_end(deployment)
 
+    def _fail_all(self, error: MemoryError) -> None:
+        """Fail what runs here or is about to: this process lacks what all of it needs."""
+        for deployment in list(self.deployments.values()):
+            if not deployment.ended:
+                self._fail(deployment, error, None)
+
     def _fail(self, deployment: Deployment, error: BaseException, tasklet: ProcessorTasklet | None) -> None:
+        if issubclass(type(error), MemoryError):
+            release_reserve()
         vertex, processor, hint = deployment.blame(error, tasklet)
         failure = self._failure_of(deployment.execution_id, error, vertex, processor, hint)
         self._drop(deployment)

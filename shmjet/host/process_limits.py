@@ -20,6 +20,12 @@ def lack_text(error: Exception) -> str:
     if is_thread or number == errno.EAGAIN:
         most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
         allowed = "no limit of its own" if most == resource.RLIM_INFINITY else f"RLIMIT_NPROC {most}"
+        space = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if is_thread and space != resource.RLIM_INFINITY:
+            return (
+                f"{error}; this process has no address space left for a stack (RLIMIT_AS {space}: raise `ulimit -v`), "
+                f"or this user has as many processes and threads as it may ({allowed}: raise {NO_PROCESS})"
+            )
         return f"{error}; this user has as many processes and threads as it may ({allowed}): raise {NO_PROCESS}"
     if number == errno.EFBIG:
         most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]

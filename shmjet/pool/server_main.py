@@ -20,6 +20,7 @@ from shmjet._native import Doorbell
 from shmjet.execution.forkserver import ForkServer
 from shmjet.execution.messages import Fork
 from shmjet.host.child_process import accept_signals, hold_stack, name_process, pin
+from shmjet.host.memory_reserve import hold_reserve
 from shmjet.ipc.channel import Channel
 from shmjet.pool.logs import send_task_logs
 from shmjet.pool.worker import PoolWorker
@@ -89,6 +90,7 @@ def main(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     name_process("shmjet-pool", f"fork server of pool {client}")
     sys.path[:] = path
+    hold_reserve()
     threads = os.environ.get("SHMJET_BLAS_THREADS", "1")
     os.environ.update(dict.fromkeys(_BLAS, threads))
     for name in (*_ALWAYS, *preload):

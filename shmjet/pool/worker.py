@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from shmjet._native import Claims, Codec, Doorbell, Poller, RingConsumer, RingProducer
 from shmjet.execution.foreign_errors import attempt, is_exception, name_of, text_of, traceback_text
+from shmjet.host.memory_reserve import hold_reserve, release_reserve
 from shmjet.pool import layout as records
 from shmjet.pool.initializer_globals import WorkerGlobals
 from shmjet.pool.layout import CELLS, HEAD, INITIALIZER, Layout
@@ -94,6 +95,7 @@ class PoolWorker:
         while self._ran < most:
             record = pull(codec, _FRAME)
             if record is None:
+                hold_reserve()  # a task may have used it
                 bell.wait(self._inputs, 0, settings.spin_ns, _LOOK_AGAIN_NS)
             elif type(record) is list:
                 self._run_plain(record)
@@ -272,6 +274,8 @@ class PoolWorker:
             self._put(records.KIND_VALUE, number, self._claims.done(), parts)
 
     def _fail(self, number: int, error: BaseException, kind: int = records.KIND_ERROR) -> None:
+        if issubclass(type(error), MemoryError):
+            release_reserve()
         parts = _pickled_error(error)
         self._put(kind, number, self._claims.done(), parts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 
 import pytest
 
@@ -32,3 +33,10 @@ def test_another_error_is_as_it_is() -> None:
 
 def test_threads_that_cannot_start_are_processes_too_many() -> None:
     assert "RLIMIT_NPROC" in lack_text(RuntimeError("can't start new thread"))
+
+
+def test_threads_that_cannot_start_may_lack_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 30, 1 << 30))
+    text = lack_text(RuntimeError("can't start new thread"))
+    assert "RLIMIT_AS 1073741824" in text
+    assert "RLIMIT_NPROC" in text

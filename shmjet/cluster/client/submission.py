@@ -151,6 +151,8 @@ def _pickle_code(dag: DAG, shape: JobShape, config: JobConfig) -> bytes:
     try:
         with modules_by_value(config.modules):
             return dumps(code_of(dag, shape))
+    except MemoryError:
+        raise
     except Exception as error:
         raise _explain(dag, error) from error
 

@@ -23,13 +23,14 @@ from shmjet.data.decoders import from_msgpack
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.forkserver import serve
 from shmjet.execution.logs import send_logs
-from shmjet.execution.messages import Command, Fork, WorkerSettings
+from shmjet.execution.messages import Broken, Command, Fork, WorkerSettings
 from shmjet.execution.worker import Worker
 from shmjet.grid import Grid
 from shmjet.host.allocator import keep_freed_memory
 from shmjet.host.child_process import pin, wake_in_time
 from shmjet.host.stacks import offer_stacks
 from shmjet.ipc.channel import Channel
+from shmjet.ring.arena import ArenaError, map_segment
 
 
 def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequence[int]) -> None:
@@ -47,13 +48,17 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
     offer_stacks(Path(settings.folder))
     pin(request.core)
     wake_in_time()
-    control = _mapped(fds[1], request.control_size)
-    if request.arena_size:
-        arena = _mapped(fds[2], request.arena_size)
-        block = WorkerControl(arena, request.doorbell_offset)
-    else:
-        block = WorkerControl(control, request.index * BLOCK_SIZE)
     channel = Channel(socket.socket(fileno=fds[0]), Command)
+    try:
+        control = _mapped(fds[1], request.control_size, "control")
+        if request.arena_size:
+            arena = _mapped(fds[2], request.arena_size, "of its job")
+            block = WorkerControl(arena, request.doorbell_offset)
+        else:
+            block = WorkerControl(control, request.index * BLOCK_SIZE)
+    except ArenaError as error:
+        channel.send(Broken(str(error)))
+        raise
     member_socket = Path(settings.folder) / SOCKET_NAME
 
     def open_grid() -> Any:
@@ -73,9 +78,13 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
     ).run()
 
 
-def _mapped(fd: int, size: int) -> memoryview:
-    """Map shared memory, but not for what user code forks: a copy of a worker that went on would be a second one."""
-    mapping = mmap.mmap(fd, size)
+def _mapped(fd: int, size: int, label: str) -> memoryview:
+    """Map shared memory, but not for what user code forks: a copy of a worker that went on would be a second one.
+
+    Raises:
+        ArenaError: it cannot be mapped here; the text names the limit.
+    """
+    mapping = map_segment(fd, size, label)
     mapping.madvise(mmap.MADV_DONTFORK)
     os.close(fd)
     return memoryview(mapping)

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from shmjet.cluster.member.start_report import StartReport
 from shmjet.host.allocator import share_one_heap
 from shmjet.host.child_process import accept_signals, die_with_parent, end_with, hold_stack, leave
+from shmjet.host.memory_reserve import hold_reserve
 from shmjet.host.standard_descriptors import fill_standard_descriptors
 from shmjet.net.forked_link import ForkedLink
 
@@ -95,6 +96,7 @@ def _split(
     for name in _COMMON:
         importlib.import_module(name)
     hold_stack()
+    hold_reserve()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a carrier takes one; workers and carriers inherit it
     if cores:
