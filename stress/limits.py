@@ -189,9 +189,8 @@ CASES = [
     ),
     *(
         Case(f"as-{limit}m-{name}", job, limits=(f"AS={limit << 20}",))
-        # From "not in this process" to "in no worker" to "enough". Within some 200 KB of these borders nothing is
-        # certain: without any memory Python, msgspec and libc may end their process by a signal, or never.
-        for limit in (198, 202, 206, 221, 241, 261, 1500)
+        # From "not in this process" to "in no worker" to "enough".
+        for limit in (198, 200, 202, 204, 206, 209, 220, 240, 260, 1500)
         for name, job in (("small", "words(jet)"), ("64x64", "words(jet, 64)"))
     ),
     Case("as-of workers-items", "", program=IN_WORKERS.replace("{size}", "200 << 20").replace("{wide}", "2")),

@@ -432,8 +432,10 @@ class Worker:
                 self._fail(deployment, error, None)
 
     def _fail(self, deployment: Deployment, error: BaseException, tasklet: ProcessorTasklet | None) -> None:
-        if issubclass(type(error), MemoryError):
-            release_reserve()
+        if not hold_reserve():
+            release_reserve()  # to say so takes memory, too
+            if issubclass(type(error), SystemError):  # what Python makes of a lack of memory in some places
+                error = no_memory()
         vertex, processor, hint = deployment.blame(error, tasklet)
         failure = self._failure_of(deployment.execution_id, error, vertex, processor, hint)
         self._drop(deployment)

@@ -274,8 +274,8 @@ class PoolWorker:
             self._put(records.KIND_VALUE, number, self._claims.done(), parts)
 
     def _fail(self, number: int, error: BaseException, kind: int = records.KIND_ERROR) -> None:
-        if issubclass(type(error), MemoryError):
-            release_reserve()
+        if not hold_reserve():
+            release_reserve()  # to say so takes memory, too
         parts = _pickled_error(error)
         self._put(kind, number, self._claims.done(), parts)
 

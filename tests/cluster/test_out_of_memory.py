@@ -39,9 +39,25 @@ def use_the_reserve(item: int) -> int:
     return item
 
 
+def fail_without_memory(item: int) -> int:
+    use_the_reserve(item)
+    raise SystemError("error return without exception set")
+
+
 def forget(item: int) -> int:
     kept.clear()
     return item
+
+
+@pytest.fixture
+def with_limits(jet: JetInstance, mapping: Callable[..., DAG]) -> Iterator[None]:
+    """For jobs that leave their workers without memory: gives it back, and holds that these live on."""
+    workers = jet.cluster.members[0].workers
+    yield
+    for pid in workers:
+        lift(pid)
+    jet.new_job(mapping(forget)).run(60)
+    assert jet.cluster.members[0].workers == workers
 
 
 @contextmanager
@@ -59,18 +75,20 @@ def lift(pid: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
+@pytest.mark.usefixtures("with_limits")
 def test_a_worker_whose_reserve_is_used_fails_its_job_and_lives_on(
     jet: JetInstance, mapping: Callable[..., DAG]
 ) -> None:
-    workers = jet.cluster.members[0].workers
-    try:
-        with pytest.raises(JobFailedError, match=r"MiB of address space are left: see RLIMIT_AS \(`ulimit -v`\)"):
-            jet.new_job(mapping(use_the_reserve)).run(60)
-    finally:
-        for pid in workers:
-            lift(pid)
-    jet.new_job(mapping(forget)).run(60)
-    assert jet.cluster.members[0].workers == workers
+    with pytest.raises(JobFailedError, match=r"MiB of address space are left: see RLIMIT_AS \(`ulimit -v`\)"):
+        jet.new_job(mapping(use_the_reserve)).run(60)
+
+
+@pytest.mark.usefixtures("with_limits")
+def test_what_python_makes_of_a_lack_of_memory_is_named_a_lack_of_memory(
+    jet: JetInstance, mapping: Callable[..., DAG]
+) -> None:
+    with pytest.raises(JobFailedError, match=r"MemoryError: less than 4 MiB of address space are left"):
+        jet.new_job(mapping(fail_without_memory)).run(60)
 
 
 def test_a_carrier_that_cannot_map_its_memory_says_so(jet: JetInstance) -> None:
