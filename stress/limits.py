@@ -189,7 +189,7 @@ CASES = [
     ),
     *(
         Case(f"as-{limit}m-{name}", job, limits=(f"AS={limit << 20}",))
-        # From "not in this process" to "in no worker" to "enough".
+        # From "in no worker" to "enough". A client has no reserve of address space, so it needs to have enough here.
         for limit in (198, 200, 202, 204, 206, 209, 220, 240, 260, 1500)
         for name, job in (("small", "words(jet)"), ("64x64", "words(jet, 64)"))
     ),

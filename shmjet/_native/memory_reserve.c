@@ -1,6 +1,7 @@
 /* Where memory ends (RLIMIT_AS), any allocation may fail, and not all code is made for that: C libraries dereference
- * NULL, Python's importer returns an error without an exception, its readlines never ends. So small allocations do not
- * fail at first. They use a reserve, and the loop of the process finds, at a place of its choice, that the reserve is
+ * NULL, Python's importer returns an error without an exception, and where there is no memory for the number of the
+ * instruction that raised, Python 3.11 looks for the handler of that lack for ever. So small allocations do not fail at
+ * first. They use a reserve, and the loop of the process finds, at a place of its choice, that the reserve is
  * gone and cannot be had again. */
 #define _GNU_SOURCE
 #include "memory_reserve.h"

@@ -1,9 +1,10 @@
 """Address space that a process keeps for the moment when it has no more (RLIMIT_AS, `ulimit -v`).
 
-An allocation that fails may be anyone's. C libraries were seen to dereference NULL then, Python 3.11 to read a source
-file for ever, and its importer to return an error without an exception. So small allocations take from the reserve
-first. The loop of the process calls `hold_reserve` at a place where it can deal with a lack of memory, and learns there
-that the reserve cannot be had again. Code that has caught a `MemoryError` calls `release_reserve` before it reports it.
+An allocation that fails may be anyone's. C libraries were seen to dereference NULL then, Python 3.11 to raise the same
+`MemoryError` for ever, and its importer to return an error without an exception. So small allocations take from the
+reserve first. The loop of the process calls `hold_reserve` at a place where it can deal with a lack of memory, and
+learns there that the reserve cannot be had again. Code that has caught a `MemoryError` calls `release_reserve` before
+it reports it.
 A reserve costs address space, not memory.
 """
 
