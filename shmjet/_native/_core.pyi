@@ -618,6 +618,26 @@ def keyed_results(
     With a `stamp` each one is in a pair `(stamp, named tuple)`.
     """
 
+def journal_parts(events: list[bytes], /) -> tuple[bytes, bytes, dict[int, int]]:
+    """Return what the events of a map's journal consist of: packed entries, moments, sequences that follow.
+
+    The packed entries are a msgpack array of four elements for each event: the key and the value of the old entry, then
+    of the new one, and nil where it has no such entry. The moments are an array of uint64. The dict has the sequence
+    after the last one of each partition. Raises ValueError for other bytes.
+    """
+
+def journal_events(
+    kind: type[tuple[Any, ...]], names: tuple[str, ...], events: list[bytes], parts: list[Any], /
+) -> list[Any]:
+    """Return a named tuple `(name, key, old, new, partition, sequence, 0)` for each event of a map's journal.
+
+    Args:
+        kind: the class of the named tuples.
+        names: of the kinds of events, by their numbers.
+        events: as they are stored.
+        parts: what the packed entries of `journal_parts` have been decoded to.
+    """
+
 def crc32(data: Buffer, value: int = 0, /) -> int:
     """Return the same as `zlib.crc32`; faster if `CRC32_IS_FAST`, else slower."""
 

@@ -152,18 +152,10 @@ class EntryCodec:
         """
         return self._decode_all(self._pairs.decode, stored)
 
-    def columns(self, data: list[bytes], at: int = 0) -> tuple[list[Any], list[Any]]:
-        """Return the keys of stored entries, and their values; raises as `pairs`.
-
-        Args:
-            data: each ends with an entry.
-            at: where that begins.
-        """
-        at += 1  # behind the byte that says that two values follow
+    def parts(self, packed: bytes) -> list[Any]:
+        """Return the keys and values of a msgpack array of them; raises as `pairs`."""
         with without_collector():
-            packed = _ARRAY_OF.pack(_ARRAY_32, 2 * len(data)) + b"".join([stored[at:] for stored in data])
-            parts = self._parts.decode(packed)
-        return parts[::2], parts[1::2]
+            return self._parts.decode(packed)
 
     def value(self, stored: bytes) -> Any:
         """Return the value of one stored entry; raises as `pairs`."""

@@ -6,15 +6,14 @@ Loads numpy, so it is imported where a journal is read and not by all who have m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import repeat
-from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from shmjet._native import journal_events, journal_parts
 from shmjet.data.errors import MemberLostError
 from shmjet.grid.blobs import BlobVanishedError
-from shmjet.grid.changes import ADDED, EVENT, REMOVED, UPDATED
+from shmjet.grid.changes import ADDED, REMOVED, UPDATED, Event
 from shmjet.grid.entries import EntryCodec, without_collector
 from shmjet.grid.errors import GridError
 from shmjet.grid.log import Piece
@@ -24,8 +23,6 @@ Moments = np.ndarray[Any, np.dtype[np.uint64]]
 """When events were written, by the clock of their store."""
 _NO_MOMENTS: Moments = np.zeros(0, np.uint64)
 
-_partition_of = attrgetter("partition")
-_KINDS = {ADDED: "added", UPDATED: "updated", REMOVED: "removed"}
 _PIECES_AT_ONCE = 8
 """Pieces of a log that may be read at once without any event that is new."""
 
@@ -45,8 +42,7 @@ class _Place:
 
     def __init__(self, log: Log, position: Position) -> None:
         self.log = log
-        self.incarnation, self.handed = position[0], dict(position[1])
-        self.read = dict(self.handed)
+        self.incarnation, self.read = position[0], dict(position[1])
         self.number = 0
         self.is_behind = bool(self.read)
         """Whether events may come that have been handed out by another reader."""
@@ -62,38 +58,42 @@ class _Place:
         """Whether there is certainly nothing new."""
         return self.seen is not None and self.log.last_write() == self.seen
 
+    @property
+    def position(self) -> Position:
+        """What has been handed out: all that was read but what waits."""
+        handed = dict(self.read)
+        for event in reversed(self.events):
+            handed[event.partition] = event.sequence
+        return self.incarnation, handed
+
+    def has_read(self, data: bytes) -> bool:
+        """Say whether a stored event is before the next one of its partition."""
+        event = Event.unpack(data)
+        return event.sequence < self.read.get(event.partition, 0)
+
+    def add_lost(self, partition: int, first: int, following: int, moment: int) -> None:
+        """Note that events of a partition are gone, from one on up to another."""
+        self.events.append(MapEvent("lost", None, None, None, partition, first, following - first))
+        self.moments = np.append(self.moments, np.uint64(moment))
+        self.read[partition] = following
+
+    def add(self, events: list[MapEvent], moments: Moments, following: Mapping[int, int]) -> None:
+        """Take events that have been read, and the sequences that follow them by partition."""
+        self.events += events
+        self.moments = np.concatenate([self.moments, moments]) if len(self.moments) else moments
+        self.read.update(following)
+
     def hand_out(self, until: int | None) -> tuple[list[MapEvent], Moments]:
         """Return what waits, up to a moment, and the moments."""
         events, moments = self.events, self.moments
         if until is None or moments[-1] <= until:
-            self.events, self.moments, self.handed = [], _NO_MOMENTS, dict(self.read)
+            self.events, self.moments = [], _NO_MOMENTS
             return events, moments
         count = int(np.searchsorted(moments, until, "right"))
+        if not count:
+            return [], _NO_MOMENTS
         self.events, self.moments = events[count:], moments[count:]
-        some = events[:count]
-        for partition, last in dict(zip(map(_partition_of, some), some, strict=True)).items():
-            self.handed[partition] = last.sequence + (last.lost or 1)
-        return some, moments[:count]
-
-
-class _Heads(NamedTuple):
-    """What events begin with, in columns."""
-
-    kinds: list[int]
-    partitions: list[int]
-    sequences: list[int]
-    moments: Moments
-    lengths: list[int]
-    """Bytes of the entries as they were before; empty where all are 0."""
-
-    @classmethod
-    def of(cls, events: list[bytes]) -> _Heads:
-        """Take them from stored events."""
-        heads = np.frombuffer(b"".join([event[:_HEAD] for event in events]), _HEADS)
-        kinds, partitions, sequences = (heads[name].tolist() for name in ("kind", "partition", "sequence"))
-        lengths = heads["length"]
-        moments = heads["moment"].astype(np.uint64)
-        return cls(kinds, partitions, sequences, moments, lengths.tolist() if lengths.any() else [])
+        return events[:count], moments[:count]
 
 
 class JournalReader:
@@ -127,12 +127,12 @@ class JournalReader:
             if start == "latest" and index not in known:
                 end = place.log.read_log(None)
                 place.incarnation, place.number = end.incarnation, end.number
-                place.handed, place.read = dict(end.sequences), dict(end.sequences)
+                place.read = dict(end.sequences)
 
     @property
     def positions(self) -> dict[int, Position]:
         """What has been handed out of each log."""
-        return {index: (place.incarnation, dict(place.handed)) for index, place in self._places.items()}
+        return {index: place.position for index, place in self._places.items()}
 
     def read(self) -> list[MapEvent]:
         """Return what is new, some thousand events at most; nothing when there is nothing.
@@ -151,7 +151,7 @@ class JournalReader:
                     break
                 self._read(place)
         until = min((place.moments[-1] for place in places if place.has_more and place.events), default=None)
-        handed = [place.hand_out(until) for place in places if place.events]
+        handed = [some for place in places if place.events and (some := place.hand_out(until))[0]]
         if len(handed) == 1:
             return handed[0][0]
         if not handed:
@@ -166,29 +166,16 @@ class JournalReader:
         piece = place.log.read_log(place.number)
         self._check(place, piece)
         events = piece.events
-        heads = _Heads.of(events)
-        moment = heads.moments[:1] if events else np.zeros(1, np.uint64)
         for partition, oldest in sorted(piece.sequences.items()):
             expected = place.read.get(partition, 0)
             if oldest > expected:
-                lost = MapEvent("lost", None, None, None, partition, expected, oldest - expected)
-                place.events.append(lost)
-                place.moments = np.concatenate([place.moments, moment])
-                place.read[partition] = oldest
+                place.add_lost(partition, expected, oldest, Event.unpack(events[0]).moment if events else 0)
         if place.is_behind:
-            known = place.read
-            events = [
-                event
-                for event, partition, sequence in zip(events, heads.partitions, heads.sequences, strict=True)
-                if known.get(partition, 0) <= sequence
-            ]
-            heads = _Heads.of(events)
+            events = [data for data in events if not place.has_read(data)]
             place.is_behind = piece.has_more
         if events:
-            place.events += self._decoded(heads, events)
-            place.moments = np.concatenate([place.moments, heads.moments])
-            last = dict(zip(heads.partitions, heads.sequences, strict=True))
-            place.read.update((partition, sequence + 1) for partition, sequence in last.items())
+            packed, moments, following = journal_parts(events)
+            place.add(self._decoded(events, packed), np.frombuffer(moments, np.uint64), following)
         place.number = piece.number + len(piece.events)
         place.has_more = piece.has_more
         place.seen = None if piece.has_more else piece.transaction
@@ -201,37 +188,17 @@ class JournalReader:
             raise GridError(f"{self._label} was destroyed while its journal was read; what came after is another one")
         place.incarnation = piece.incarnation
 
-    def _decoded(self, heads: _Heads, events: list[bytes]) -> list[MapEvent]:
-        """Return events of which the heads have been read; no Python function runs for each."""
-        kinds, partitions, sequences, _, lengths = heads
+    def _decoded(self, events: list[bytes], packed: bytes) -> list[MapEvent]:
+        """Return events whose entries have been packed; no Python function runs for each."""
         try:
-            if not lengths:
-                added, values = self._codec.columns(events, _HEAD)
-                fields = (repeat("added"), added, repeat(None), values, partitions, sequences, repeat(0))
-                return list(map(tuple.__new__, repeat(MapEvent), zip(*fields, strict=False)))
-            before = self._pairs([event[_HEAD : _HEAD + length] for event, length in zip(events, lengths, strict=True)])
-            after = self._pairs([event[_HEAD + length :] for event, length in zip(events, lengths, strict=True)])
+            return journal_events(MapEvent, _KINDS, events, self._codec.parts(packed))
         except BlobVanishedError:
             if len(events) > 1:
-                return [self._decoded(_Heads.of([event]), [event])[0] for event in events]
-            return [MapEvent("lost", None, None, None, partitions[0], sequences[0], 1)]
-        old_keys, old_values = zip(*before, strict=True)
-        new_keys, new_values = zip(*after, strict=True)
-        keys = tuple(new if old is None else old for old, new in zip(old_keys, new_keys, strict=True))
-        named = map(_KINDS.__getitem__, kinds)
-        changed = (named, keys, old_values, new_values, partitions, sequences, repeat(0))
-        return list(map(tuple.__new__, repeat(MapEvent), zip(*changed, strict=False)))
-
-    def _pairs(self, stored: list[bytes]) -> list[tuple[Any, Any]]:
-        """Return the key and value of stored entries, and a pair of None for an empty one."""
-        pairs = self._codec.pairs(list(filter(None, stored)))
-        if len(pairs) == len(stored):
-            return pairs
-        some = iter(pairs)
-        return [next(some) if entry else _NOTHING for entry in stored]
+                return [self._decoded([event], journal_parts([event])[0])[0] for event in events]
+            event = Event.unpack(events[0])
+            return [MapEvent("lost", None, None, None, event.partition, event.sequence, 1)]
 
 
-_HEAD = EVENT.size
-_HEADS = np.dtype([("kind", "u1"), ("partition", ">u2"), ("sequence", ">u8"), ("moment", ">u8"), ("length", ">u4")])
-"""`EVENT`, for numpy."""
-_NOTHING = (None, None)
+_NAMES = {ADDED: "added", UPDATED: "updated", REMOVED: "removed"}
+_KINDS = tuple(_NAMES.get(kind, "") for kind in range(max(_NAMES) + 1))
+"""What events are called, by the numbers of their kinds."""

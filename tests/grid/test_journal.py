@@ -280,6 +280,22 @@ def test_positions_are_where_another_reader_goes_on(either: Any) -> None:
         all_of(jet, journal_reader(jet, "oldest", positions=first.positions))
 
 
+def test_what_waits_for_other_logs_is_not_in_the_position(either: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shmjet.grid.log.PIECE_EVENTS", 6)
+    small = either.get_map("small")
+    for number in range(6):
+        small.put_all({key: number for key in range(8)})
+    jet = either.get_map("j")
+    for number in range(40):
+        jet[number % 7] = number
+    for entries in (jet, small):
+        first, seen = journal_reader(entries, "oldest"), list[MapEvent]()
+        while more := first.read():
+            seen += more
+            rest = all_of(entries, journal_reader(entries, "oldest", positions=first.positions))
+            assert [*seen, *rest] == all_of(entries)
+
+
 def test_shares_of_a_journal_are_all_of_it(either: Any) -> None:
     jet = either.get_map("j")
     jet.put_all((key, key) for key in range(300))

@@ -139,10 +139,6 @@ PyObject *frames_cut_results(PyObject *module, PyObject *const *args, Py_ssize_t
     return NULL;
 }
 
-static int is_atom(PyObject *value) {
-    return PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value);
-}
-
 /* keyed_results(type, start, end, pairs, is_early, stamp) -> list: a named tuple (start, end, key, result, is_early) of
  * each pair (key, result), in a pair with the stamp unless that is None. */
 PyObject *frames_keyed_results(PyObject *module, PyObject *const *args, Py_ssize_t count) {

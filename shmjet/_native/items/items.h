@@ -12,7 +12,15 @@ HIDDEN PyObject *ordering_ascends(PyObject *, PyObject *);
 HIDDEN PyObject *frames_cut(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *frames_cut_results(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *frames_keyed_results(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *journal_parts(PyObject *, PyObject *);
+HIDDEN PyObject *journal_events(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *nans_unify(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *totals_add_up(PyObject *, PyObject *const *, Py_ssize_t);
+
+/* Whether a value can be part of no cycle: a tuple of such values need not be looked at by the collector. */
+static inline int is_atom(PyObject *value) {
+    return value == Py_None || PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+           PyBytes_CheckExact(value) || PyBool_Check(value);
+}
 
 #endif
