@@ -88,8 +88,8 @@ def restart(folder: Path, options: Options, report: Report) -> None:
 
     def started(storage: Path) -> float:
         began = time.perf_counter()
-        shmjet.new_instance(shmjet.JetConfig(cores=options.workers, storage=str(storage))).shutdown()
-        return time.perf_counter() - began
+        with shmjet.new_instance(shmjet.JetConfig(cores=options.workers, storage=str(storage))):
+            return time.perf_counter() - began
 
     with shmjet.new_instance(shmjet.JetConfig(cores=options.workers, storage=str(full))) as jet:
         entries = jet.get_map("entries")

@@ -153,6 +153,20 @@ def test_a_checkpoint_takes_the_place_of_logs(disk: Disk) -> None:
     assert not list(disk.folder.glob(f"{files.UNFINISHED}*"))
 
 
+def test_a_start_copies_nothing_until_something_changes(disk: Disk) -> None:
+    with disk.store() as opened:
+        opened.grid.get_map("m").put_all({number: "v" * 50 for number in range(2000)})
+    logs = len(disk.logs())
+    with disk.store(log_bytes=1) as again:
+        assert len(again.grid.get_map("m")) == 2000
+        again.writer.sync()
+        assert len(disk.logs()) == logs + 1
+    assert not files.generations(disk.folder, files.CHECKPOINT)
+    with disk.store(log_bytes=1) as again:
+        again.grid.get_map("m")["new"] = 1
+        until(lambda: bool(files.generations(disk.folder, files.CHECKPOINT)))
+
+
 def history(disk: Disk) -> list[dict[str, Any]]:
     """Make a store with a history on disk; returns what it had after each change, all in one environment."""
     states: list[dict[str, Any]] = [{}]

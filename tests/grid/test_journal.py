@@ -284,7 +284,7 @@ def test_what_waits_for_other_logs_is_not_in_the_position(either: Any, monkeypat
     monkeypatch.setattr("shmjet.grid.log.PIECE_EVENTS", 6)
     small = either.get_map("small")
     for number in range(6):
-        small.put_all({key: number for key in range(8)})
+        small.put_all(dict.fromkeys(range(8), number))
     jet = either.get_map("j")
     for number in range(40):
         jet[number % 7] = number

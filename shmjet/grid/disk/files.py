@@ -10,19 +10,24 @@ import os
 import re
 import struct
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from shmjet._native import CRC32_IS_FAST
 from shmjet.core.map_config import MapConfig
 from shmjet.data.decoders import from_json
 from shmjet.data.errors import ConfigError
 from shmjet.grid.errors import GridError
 from shmjet.grid.times import now
 from shmjet.host.folders import replace_file
+
+if CRC32_IS_FAST:
+    from shmjet._native import crc32
+else:
+    from zlib import crc32
 
 FORMAT = 2
 """The version of what is described here."""
@@ -122,7 +127,7 @@ class Frame(NamedTuple):
 def frame(environment: int, number: int, record: bytes) -> bytes:
     """Return the bytes of a frame."""
     rest = FRAME.pack(MAGIC, 0, 0, environment, number)[_CHECKED_FROM:]
-    checksum = zlib.crc32(record, zlib.crc32(rest, len(record)))
+    checksum = crc32(record, crc32(rest, len(record)))
     return FRAME.pack(MAGIC, len(record), checksum, environment, number) + record
 
 
@@ -160,7 +165,7 @@ def _frame_at(view: memoryview, at: int) -> Frame | None:
     if magic != MAGIC or end > len(view):
         return None
     record = view[at + FRAME.size : end]
-    if zlib.crc32(record, zlib.crc32(view[at + _CHECKED_FROM : at + FRAME.size], length)) != checksum:
+    if crc32(record, crc32(view[at + _CHECKED_FROM : at + FRAME.size], length)) != checksum:
         return None
     return Frame(environment, number, record, end)
 

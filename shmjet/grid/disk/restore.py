@@ -55,12 +55,15 @@ from shmjet.grid.layout import (
 )
 from shmjet.grid.ownership import close_partitions
 from shmjet.grid.replica import apply_changes
+from shmjet.grid.side_by_side import SideBySide
 from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER, Grid, Opened
 from shmjet.grid.sweeping import EVENTS
 
 _PORTION = 64
 """Records that are applied in one transaction."""
 _COPIED = 64 << 20
+_MOST_THREADS = 4
+"""Which copy a checkpoint: more of them wait for the disk or the memory."""
 """Bytes of a checkpoint that are copied at once."""
 _TELL_S = 5.0
 _MOVED = 1024
@@ -193,12 +196,19 @@ class _Progress:
 
 def _copy(checkpoint: Path, folder: Path, layout: Layout, progress: _Progress) -> Clock:
     """Put the environments of a checkpoint where those of an empty store are; returns their clock."""
-    for index in range(layout.environments):
+
+    def copy(index: int) -> None:
         source, done = checkpoint / str(index), 0
         with source.open("rb", 0) as read, (folder / str(index) / "data.mdb").open("wb", 0) as written:
             while copied := os.sendfile(written.fileno(), read.fileno(), done, _COPIED):
                 done += copied
                 progress.at(source, done)
+
+    threads = SideBySide(min(layout.environments, _MOST_THREADS, len(os.sched_getaffinity(0))))
+    try:
+        threads.do_all([partial(copy, index) for index in range(layout.environments)])
+    finally:
+        threads.close()
     return from_json((checkpoint / CLOCK_FILE).read_bytes(), Clock)
 
 

@@ -82,7 +82,9 @@ class DiskWriter:
         """Bytes of the log that are on disk."""
         self._since = sum((folder / f"{LOG}{number}").stat().st_size for number in generations(folder, LOG))
         """Bytes of all logs that are behind the last checkpoint."""
-        self._limit = log_bytes
+        self._limit = max(log_bytes, _size_of_checkpoint(folder) // 4)
+        self._has_appended = False
+        """Whether anything has changed since the start: what was there before is not copied anew for nothing."""
         self._copying: threading.Thread | None = None
         self._stopping = threading.Event()
         self._turn = threading.Lock()
@@ -181,6 +183,7 @@ class DiskWriter:
             raise
         if reached != self._at:
             self._sync()
+            self._has_appended = True
         self._words()[DISK_ERROR] = 0
         for env, number in zip(self._opened.environments, reached, strict=True):
             env.announced[ON_DISK] = number
@@ -269,7 +272,7 @@ class DiskWriter:
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     def _rotate_if_long(self) -> None:
-        if self._since < self._limit or self._stopping.is_set():
+        if self._since < self._limit or not self._has_appended or self._stopping.is_set():
             return
         if self._copying is not None:
             if self._copying.is_alive():
@@ -349,3 +352,11 @@ class DiskWriter:
         for number in generations(self._folder, CHECKPOINT):
             if number < generation:
                 shutil.rmtree(self._folder / f"{CHECKPOINT}{number}", ignore_errors=True)
+
+
+def _size_of_checkpoint(folder: Path) -> int:
+    """Return the bytes of the environments in the newest checkpoint."""
+    newest = max(generations(folder, CHECKPOINT), default=0)
+    if not newest:
+        return 0
+    return sum(path.stat().st_size for path in (folder / f"{CHECKPOINT}{newest}").iterdir())
