@@ -6,6 +6,9 @@ and commits each row. Puts a second of all writers together. `behind` is the sam
 
 `restart`: seconds to start an instance whose storage has a map of 1 GB (100 MB with `--quick`), less those of one with
 an empty storage; the peer copies the files of the storage. 64 KiB values of random bytes, none in a file of its own.
+
+With `SHMJET_BENCH_SYNC_MS=5` in the environment each sync of a file takes 5 ms longer, for both: how a slower disk
+would do. That needs a C compiler.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -73,7 +78,7 @@ def group_commit(name: str, sync: float, folder: Path, options: Options, report:
     seconds = 1.0 if options.quick else 4.0
     config = shmjet.JetConfig(cores=options.workers, storage=str(folder / name), storage_sync=sync)
     with shmjet.new_instance(config) as jet, Bench(name, "puts/s") as bench:
-        bench.facts["writers"] = WRITERS
+        bench.facts["writers"], bench.facts["ms a sync"] = WRITERS, round(sync_ms(folder), 2)
         entries = jet.get_map("entries")
         bench.ours(lambda: rate(seconds, [partial(entries.__setitem__, key) for key in range(WRITERS)]))
         table = Sqlite(folder / f"{name}.sqlite")
@@ -111,11 +116,37 @@ def restart(folder: Path, options: Options, report: Report) -> None:
         report.add(bench.measure(rounds=options.rounds))
 
 
+def slow_down() -> None:
+    """Start the bench anew with a library that makes syncs slower, if that is asked for and not done yet."""
+    if not os.environ.get("SHMJET_BENCH_SYNC_MS") or "_slow_sync" in os.environ.get("LD_PRELOAD", ""):
+        return
+    library = Path(__file__).parent / "data" / "_slow_sync.so"
+    library.parent.mkdir(exist_ok=True)
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()
+    source = Path(__file__).with_name("_slow_sync.c")
+    subprocess.run([*compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    environment = {**os.environ, "LD_PRELOAD": str(library)}
+    os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+
+
+def sync_ms(folder: Path) -> float:
+    """Return how many milliseconds a sync of a few appended bytes takes here."""
+    with (folder / "probe").open("wb", buffering=0) as file:
+        began = time.perf_counter()
+        for _ in range(20):
+            file.write(b"x" * 100)
+            os.fdatasync(file.fileno())
+        return (time.perf_counter() - began) / 20 * 1e3
+
+
 def main() -> int:
     """Run the benches asked for."""
+    slow_down()
     options = parse_options(__doc__, benches=BENCHES)
     report = Report(options)
-    with tempfile.TemporaryDirectory(dir=Path(__file__).parent / "data") as name:
+    data = Path(__file__).parent / "data"
+    data.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=data) as name:
         folder = Path(name)
         if options.wants("group_commit"):
             group_commit("group_commit", 0.0, folder, options, report)

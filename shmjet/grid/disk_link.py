@@ -7,6 +7,7 @@ record is on disk; it holds no lock then, so what many writers have changed mean
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -23,10 +24,36 @@ from shmjet.grid.layout import INDEX, LAST_CHANGE
 BELL_FILE = "disk"
 _PAUSE_S = 0.0002
 """How long a writer sleeps before it looks again whether its change is on disk."""
-_PATIENCE_S = 0.02
-"""After so long a thread looks by itself, should the thread that looks for it have missed it."""
+_PATIENCE_S = 0.5
+"""After so long a thread looks by itself, should the thread that looks for it have been interrupted."""
 _LOOKS = 2000
 """After so many looks it is looked whether the store is still there."""
+
+
+class _Waiting:
+    """A thread that waits until an environment has a number on disk."""
+
+    __slots__ = ("_lock", "_number", "_words")
+
+    def __init__(self, words: memoryview, number: int) -> None:
+        self._words = words
+        self._number = number
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is on disk."""
+        return bool(self._words[ON_DISK] >= self._number)
+
+    def sleep(self) -> None:
+        """Wait until another thread calls `wake`, or for a while."""
+        self._lock.acquire(timeout=_PATIENCE_S)
+
+    def wake(self) -> None:
+        """End `sleep`, or the next call of it."""
+        with contextlib.suppress(RuntimeError):  # it has been woken before
+            self._lock.release()
 
 
 class DiskLink:
@@ -48,7 +75,9 @@ class DiskLink:
         self._target = target
         self._waits = waits
         self._looking = threading.Lock()
-        self._progress = threading.Condition()
+        """Held by the thread that looks."""
+        self._mutex = threading.Lock()
+        self._all_waiting: dict[_Waiting, None] = {}
 
     @staticmethod
     def create(folder: Path) -> None:
@@ -75,26 +104,39 @@ class DiskLink:
             self._wait(words, number)
 
     def _wait(self, words: memoryview, number: int) -> None:
-        """Wait until a record is on disk. One thread of a process looks for all that wait: they mostly go together."""
-        while words[ON_DISK] < number:
-            if self._looking.acquire(blocking=False):
-                try:
-                    self._look(words, number)
-                finally:
-                    self._looking.release()
-                    with self._progress:
-                        self._progress.notify_all()
-            else:
-                with self._progress:
-                    if words[ON_DISK] < number:
-                        self._progress.wait(_PATIENCE_S)
+        """Wait until a record is on disk. One thread of a process looks for all that wait, and wakes each of them once.
 
-    def _look(self, words: memoryview, number: int) -> None:
+        When that thread has what it waits for, the next one looks.
+        """
+        own = _Waiting(words, number)
+        with self._mutex:
+            self._all_waiting[own] = None
+        try:
+            while not own.is_over:
+                if self._looking.acquire(blocking=False):
+                    try:
+                        self._look(own)
+                    finally:
+                        self._looking.release()
+                else:
+                    own.sleep()
+        finally:
+            with self._mutex:
+                del self._all_waiting[own]
+                following = next(iter(self._all_waiting), None)
+            if following is not None and not self._looking.locked():
+                following.wake()
+
+    def _look(self, own: _Waiting) -> None:
         looks = 0
-        while words[ON_DISK] < number:
+        while not own.is_over:
             time.sleep(_PAUSE_S)
-            if self._words[DISK_ERROR] and words[ON_DISK] < number:
+            if self._words[DISK_ERROR] and not own.is_over:
                 raise disk_error(self._words[DISK_ERROR], self._target)
+            with self._mutex:
+                over = [other for other in self._all_waiting if other.is_over]
+            for other in over:
+                other.wake()
             looks += 1
             if looks % _LOOKS == 0 and not self._folder.exists():
                 raise GridError("the member that writes maps and lists to disk is gone; the last change may be lost")

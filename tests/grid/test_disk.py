@@ -7,9 +7,12 @@ import logging
 import os
 import random
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,7 +158,7 @@ def test_a_checkpoint_takes_the_place_of_logs(disk: Disk) -> None:
 
 def test_a_start_copies_nothing_until_something_changes(disk: Disk) -> None:
     with disk.store() as opened:
-        opened.grid.get_map("m").put_all({number: "v" * 50 for number in range(2000)})
+        opened.grid.get_map("m").put_all(dict.fromkeys(range(2000), "v" * 50))
     logs = len(disk.logs())
     with disk.store(log_bytes=1) as again:
         assert len(again.grid.get_map("m")) == 2000
@@ -282,6 +285,47 @@ def test_with_waiting_a_change_is_on_disk_when_it_returns(disk: Disk) -> None:
             with disk.store(folder=copied) as crashed:
                 assert list(crashed.grid.get_map("m")) == list(opened.grid.get_map("m"))
                 assert crashed.all() == opened.all()
+
+
+def test_many_writers_wait_for_the_disk_together(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, goes_on, interrupted = os.fdatasync, threading.Event(), threading.Event()
+    goes_on.set()
+
+    def waiting(fd: int) -> None:
+        goes_on.wait()
+        real(fd)
+
+    def sleep(_: float) -> None:
+        if not goes_on.is_set() and not interrupted.is_set():
+            interrupted.set()
+            raise KeyboardInterrupt  # of the thread that looks for all: another one does so then
+        time.sleep(0.0002)
+
+    monkeypatch.setattr(os, "fdatasync", waiting)
+    monkeypatch.setattr("shmjet.grid.disk_link.time", SimpleNamespace(sleep=sleep))
+    with disk.store(waits=True) as opened:
+        stored = opened.grid.get_map("m")
+        stored["first"] = 0
+        goes_on.clear()
+
+        def write(number: int) -> None:
+            with suppress(KeyboardInterrupt):
+                stored[number] = number
+                assert goes_on.is_set()
+                stored[number, "again"] = number
+                returned.append(number)
+
+        returned: list[int] = []
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(stored) == 9 and interrupted.is_set())
+        assert returned == []
+        goes_on.set()
+        for thread in threads:
+            thread.join()
+        assert len(returned) == 7
+        assert len(stored) == 9 + 7
 
 
 @pytest.mark.parametrize("call", ["fdatasync", "write"])
