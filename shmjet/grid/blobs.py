@@ -7,7 +7,7 @@ entry without its file. The writer that replaces or removes an entry deletes the
 find it gone: then the entry has changed too, and the reader looks again.
 
 The file holds a sequence of buffers (a pickle and what it left out of band), because they are written and read without
-being joined. Nothing here knows what they mean.
+being joined, and a checksum. Nothing here knows what they mean.
 
 From another host a large file comes in pieces, before the entry that will name it: it is *staged* under a name that no
 entry has, and gets its own when the entry comes. It is read in pieces, too. So no message is long.
@@ -19,13 +19,20 @@ import contextlib
 import errno
 import os
 import re
+import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shmjet._native import CRC32_IS_FAST
 from shmjet.grid.errors import GridError, GridFullError, PartitionMovedError
+
+if CRC32_IS_FAST:
+    from shmjet._native import crc32
+else:
+    from zlib import crc32
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -49,10 +56,30 @@ _NAME = re.compile(rb"[0-9a-f]{1,16}-[0-9a-f]{16}")
 """What `write` calls a file: the process that wrote it and a random number."""
 
 
+_CHECKSUM = struct.Struct("<8sII")
+"""The last buffer of a file: `_MAGIC`, CRC-32 of the lengths of the others and of these, 0.
+
+It is a buffer more because versions that know nothing of it do not look at buffers that the pickle does not ask for.
+"""
+_MAGIC = b"shmjetBC"
+
+
 def contents(parts: Sequence[Buffer]) -> list[Buffer]:
     """Return what a file of some buffers consists of, in pieces."""
-    views = [memoryview(part).cast("B") for part in parts]
-    return [b"".join(number.to_bytes(8, "little") for number in (len(views), *map(len, views))), *views]
+    views: list[Buffer] = [memoryview(part).cast("B") for part in parts]
+    views.append(_CHECKSUM.pack(_MAGIC, _checksum(views), 0))
+    return [len(views).to_bytes(8, "little") + _lengths(views), *views]
+
+
+def _lengths(parts: Sequence[Buffer]) -> bytes:
+    return b"".join([len(memoryview(part)).to_bytes(8, "little") for part in parts])
+
+
+def _checksum(parts: Sequence[Buffer]) -> int:
+    found = crc32(_lengths(parts))
+    for part in parts:
+        found = crc32(part, found)
+    return found
 
 
 def read_contents(read_into: Callable[[memoryview], int | None], size: int, path: str) -> list[bytearray]:
@@ -64,7 +91,7 @@ def read_contents(read_into: Callable[[memoryview], int | None], size: int, path
         path: of the file, for errors.
 
     Raises:
-        GridError: the file is not as long as it says.
+        GridError: the file is not as long as it says, or its checksum does not fit. Files of older versions have none.
     """
 
     def filled(length: int) -> bytearray:
@@ -73,18 +100,23 @@ def read_contents(read_into: Callable[[memoryview], int | None], size: int, path
         while view:
             got = read_into(view)
             if not got:
-                raise _damaged(path, size)
+                raise _too_few(path, size)
             view = view[got:]
         return part
 
     count = int.from_bytes(filled(_COUNT), "little") if size >= _COUNT else 0
     if not 0 < count <= size // _COUNT - 1:
-        raise _damaged(path, size)
+        raise _too_few(path, size)
     lengths = filled(_COUNT * count)
     sizes = [int.from_bytes(lengths[at : at + _COUNT], "little") for at in range(0, len(lengths), _COUNT)]
     if _COUNT * (1 + count) + sum(sizes) != size:
-        raise _damaged(path, size)
-    return [filled(length) for length in sizes]
+        raise _too_few(path, size)
+    parts = [filled(length) for length in sizes]
+    if len(parts[-1]) == _CHECKSUM.size and parts[-1].startswith(_MAGIC):
+        noted = _CHECKSUM.unpack(parts.pop())[1]
+        if not parts or _checksum(parts) != noted:
+            raise _damaged(path, "its checksum does not fit, a byte of it has changed")
+    return parts
 
 
 class Pieces:
@@ -137,11 +169,14 @@ def missing(error: BlobVanishedError, label: str) -> GridError:
     return GridError(f"the file {error} of a large value is missing, and with it {label}")
 
 
-def _damaged(path: str, size: int) -> GridError:
+def _damaged(path: str, how: str) -> GridError:
     return GridError(
-        f"{path}, the file of a large value, is damaged: its {size} bytes are not as many as it should have; bring it "
-        "back from a copy, or store the value anew"
+        f"{path}, the file of a large value, is damaged: {how}; bring it back from a copy, or store the value anew"
     )
+
+
+def _too_few(path: str, size: int) -> GridError:
+    return _damaged(path, f"its {size} bytes are not as many as it should have")
 
 
 class BlobStore:
@@ -283,7 +318,8 @@ class BlobStore:
 
         Raises:
             BlobVanishedError: it has been deleted.
-            GridError: it is not a name that `write` makes, or the file is not as long as it says.
+            GridError: it is not a name that `write` makes, the file is not as long as it says, or its checksum does not
+                fit. Files of older versions have none.
         """
         with self._opened(name) as file:
             size = os.fstat(file.fileno()).st_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import pickle
 import random
 import shutil
 import threading
@@ -15,11 +16,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shmjet import MapConfig
 from shmjet.data.errors import ConfigError
 from shmjet.grid import Grid, GridError
+from shmjet.grid.blobs import contents
 from shmjet.grid.disk import files
 from shmjet.grid.disk.restore import restore
 from shmjet.grid.disk.writer import DiskWriter
@@ -261,6 +264,41 @@ def test_a_large_value_whose_file_is_too_short_is_an_error_that_names_it(disk: D
                 there.get("a")
         there["a"] = 1
         assert opened.all() == {"m": {"a": 1}}
+
+
+def test_a_changed_byte_of_a_large_value_is_an_error_that_names_its_file(disk: Disk) -> None:
+    value = {"text": "x" * 100_000, "buffer": np.arange(20_000)}
+    with disk.store() as opened:
+        there, listed = opened.grid.get_map("m"), opened.grid.get_list("l")
+        there["a"] = value
+        listed.append("y" * 100_000)
+        for file in (disk.folder / "blobs").iterdir():
+            whole = file.read_bytes()
+            for at in (0, 9, 17, 40, 300, len(whole) // 2, len(whole) - 20, len(whole) - 17, len(whole) - 6):
+                file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+                with pytest.raises(GridError, match=rf"{file.name}, the file of a large value, is damaged: its"):
+                    there.get("a"), list(listed)
+            file.write_bytes(whole)
+        assert there["a"]["buffer"].sum() == value["buffer"].sum()
+
+
+def test_files_of_large_values_go_from_version_to_version(disk: Disk) -> None:
+    pickled, arrays = pickle.dumps(["x" * 100_000]), [b"a", b"b" * 9]
+    parts = [pickled, *arrays]
+    old = b"".join([number.to_bytes(8, "little") for number in (len(parts), *map(len, parts))] + parts)
+    with disk.store() as opened:
+        blobs = opened.grid.opened.blobs
+        name = blobs.write([b""])
+        (disk.folder / "blobs" / name.decode()).write_bytes(old)  # as the last version wrote it
+        assert blobs.read(name) == parts
+        (disk.folder / "blobs" / name.decode()).write_bytes(b"".join(map(bytes, contents(parts))))
+        assert blobs.read(name) == parts
+        (disk.folder / "blobs" / name.decode()).write_bytes(b"".join(map(bytes, contents([]))))
+        with pytest.raises(GridError, match="damaged"):
+            blobs.read(name)
+    *others, checksum = contents(parts)[1:]  # what the last version reads of a file of this one
+    assert others == parts
+    assert pickle.loads(pickled, buffers=[*arrays, checksum]) == ["x" * 100_000]
 
 
 def test_a_missing_file_of_a_large_value_is_named(disk: Disk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from pathlib import Path
 from typing import get_args
 
@@ -69,6 +70,14 @@ def test_the_page_states_the_numbers_of_the_files_on_disk() -> None:
     assert f"`{files.MAGIC.decode()}`" in PAGE
     assert f"`{files.STORE_FILE}` | format ({files.FORMAT})" in PAGE
     assert all(f"| `{name}" in PAGE for name in (files.LOG, files.CHECKPOINT, files.UNFINISHED, layout.GONE_FOLDER))
+
+
+def test_a_file_of_a_large_value_is_as_the_page_says() -> None:
+    lengths = (2).to_bytes(8, "little") + (3).to_bytes(8, "little")
+    head = b"".join(number.to_bytes(8, "little") for number in (3, 2, 3, 16))
+    checksum = b"shmjetBC" + zlib.crc32(lengths + b"abcde").to_bytes(4, "little") + bytes(4)
+    assert b"".join(map(bytes, blobs.contents([b"ab", b"cde"]))) == head + b"abcde" + checksum
+    assert "| `shmjetBC` |" in PAGE
 
 
 def test_the_tag_of_hashed_keys_is_no_tag_of_a_key() -> None:
