@@ -252,6 +252,23 @@ def test_what_is_lost_of_a_folder_is_named_and_nothing_begins_empty(disk: Disk) 
     lost("log-*", r"lacks all of log-\*")
 
 
+@pytest.mark.parametrize("name", ["0", "clock.json"])
+@pytest.mark.parametrize("size", [None, 0, 4096, 60_000])
+def test_a_checkpoint_that_is_too_short_is_an_error_that_names_the_file(
+    disk: Disk, name: str, size: int | None
+) -> None:
+    with disk.store(log_bytes=1) as opened:
+        opened.grid.get_map("m").put_all({number: "v" * 100 + str(number) for number in range(3000)})
+        until(lambda: bool(files.generations(disk.folder, files.CHECKPOINT)))
+    (checkpoint,) = disk.folder.glob(f"{files.CHECKPOINT}*")
+    if size is None:
+        (checkpoint / name).unlink()
+    else:
+        os.truncate(checkpoint / name, min(size, (checkpoint / name).stat().st_size - 1))
+    with pytest.raises(GridError, match=rf"{checkpoint.name}/{name} is damaged: .*Bring the file back"), disk.store():
+        pass
+
+
 def test_a_large_value_whose_file_is_too_short_is_an_error_that_names_it(disk: Disk) -> None:
     with disk.store() as opened:
         there = opened.grid.get_map("m")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import lmdb
 import msgspec
 
 from shmjet.core.map_config import MapConfig, config_of
@@ -198,18 +199,43 @@ def _copy(checkpoint: Path, folder: Path, layout: Layout, progress: _Progress) -
     """Put the environments of a checkpoint where those of an empty store are; returns their clock."""
 
     def copy(index: int) -> None:
-        source, done = checkpoint / str(index), 0
-        with source.open("rb", 0) as read, (folder / str(index) / "data.mdb").open("wb", 0) as written:
-            while copied := os.sendfile(written.fileno(), read.fileno(), done, _COPIED):
-                done += copied
-                progress.at(source, done)
+        source, target, done = checkpoint / str(index), folder / str(index) / "data.mdb", 0
+        try:
+            with source.open("rb", 0) as read, target.open("wb", 0) as written:
+                while copied := os.sendfile(written.fileno(), read.fileno(), done, _COPIED):
+                    done += copied
+                    progress.at(source, done)
+        except FileNotFoundError:
+            raise _damaged(source, "it is not there") from None
+        _look_at(source, target, done)
 
     threads = SideBySide(min(layout.environments, _MOST_THREADS, len(os.sched_getaffinity(0))))
     try:
         threads.do_all([partial(copy, index) for index in range(layout.environments)])
     finally:
         threads.close()
-    return from_json((checkpoint / CLOCK_FILE).read_bytes(), Clock)
+    try:
+        return from_json((checkpoint / CLOCK_FILE).read_bytes(), Clock)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise _damaged(checkpoint / CLOCK_FILE, str(error)) from error
+
+
+def _look_at(source: Path, copy: Path, size: int) -> None:
+    """Raise GridError where an environment is shorter than it says: LMDB makes an empty file anew, and maps others."""
+    try:
+        with lmdb.open(str(copy), subdir=False, readonly=True, lock=False) as env:
+            wanted = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    except lmdb.Error as error:
+        raise _damaged(source, str(error)) from error
+    if size < wanted:
+        raise _damaged(source, f"it has {size} bytes, and should have {wanted}")
+
+
+def _damaged(path: Path, how: str) -> GridError:
+    return GridError(
+        f"{path} is damaged: {how}. Bring the file back from a copy, or give another folder as storage to begin "
+        "without these maps and lists"
+    )
 
 
 def _check_limits(opened: Opened, before: Mapping[str, MapConfig], maps: Mapping[str, MapConfig]) -> None:
