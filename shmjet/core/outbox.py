@@ -135,6 +135,8 @@ class Outbox:
         """The most items that any bucket has taken since `begin_callback`; right until the engine drains."""
         if not self._marks:
             return len(self._sink)
+        if len(self.buckets) == 1:
+            return len(self.buckets[0]) - self._before[0]
         return max(len(bucket) - before for bucket, before in zip(self.buckets, self._before, strict=True))
 
     def begin_callback(self) -> None:

@@ -41,8 +41,12 @@ class AdaptiveLimit:
         """Learn from a call that handled `items` items in `elapsed_ns` nanoseconds; nothing, if it handled none."""
         if items <= 0:
             return
-        affordable = items * self._target_ns // max(elapsed_ns - CALL_OVERHEAD_NS, 1)
-        self.value = max(1, min(affordable, self.value * 8, self.most))
+        elapsed_ns -= CALL_OVERHEAD_NS
+        affordable = items * self._target_ns // (elapsed_ns if elapsed_ns > 0 else 1)
+        most = self.value * 8
+        if most > self.most:
+            most = self.most
+        self.value = most if affordable > most else affordable or 1
 
     def update_without_items(self, elapsed_ns: int) -> None:
         """Learn from a call that emitted nothing; it may have read as many items as it was allowed, or none.

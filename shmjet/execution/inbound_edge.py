@@ -194,26 +194,29 @@ class InboundEdge:
         items: list[Any] | None = None
         batches = 0
         moved = full = False
+        coalescer = self._coalescer
         mark: Mark | None = self._behind_barrier
-        self._behind_barrier = None
-        if mark is None:
-            mark = watermark_of(self._coalescer.pending())
         if mark is not None:
+            self._behind_barrier = None
             return None, mark, True
+        timestamp = coalescer.pending()
+        if timestamp is not None:
+            return None, watermark_of(timestamp), True
         ready: list[int] | None = None
         if self._ring_index and not self._early_count:
-            ready, timestamp, moved, self._cursor = self._coalescer.take(self.consumers, self._ring_index, self._cursor)
+            ready, timestamp, moved, self._cursor = coalescer.take(self.consumers, self._ring_index, self._cursor)
             if timestamp is not None:
                 return None, watermark_of(timestamp), True
         for i in self._ready_lanes(ready):
-            consumer = None if self._early[i] else self._consumer_of.get(i)
+            early, pull = self._early[i], self._lanes[i].pull
+            consumer = None if early else self._consumer_of.get(i)
             while self._live[i] and not self._at_barrier[i]:
-                frame = self._pull(i)
+                frame = self._pull(i) if early else pull()
                 if frame is None:
                     break
                 moved = True
                 if isinstance(frame, list):
-                    self._coalescer.observe_event(i)
+                    coalescer.observe_event(i)
                     if items is None:
                         items = frame
                     else:
@@ -224,8 +227,11 @@ class InboundEdge:
                         break
                     if consumer is None:
                         continue
-                    mark = watermark_of(self._coalescer.follow(consumer, i))
-                    if mark is not None or not consumer.has_data:
+                    timestamp = coalescer.follow(consumer, i)
+                    if timestamp is not None:
+                        mark = watermark_of(timestamp)
+                        break
+                    if not consumer.has_data:
                         break
                     continue
                 mark = self._take_mark(i, frame)

@@ -231,11 +231,16 @@ class ProcessorTasklet:
         else:  # buffered edges are emptied all the time, others when there is a use for it
             self.poller = self._all_inputs if wants_input else self._soaked_inputs
         meter = self.meter
-        if self.runnable and self._progress and self.state is not State.END and not meter.is_due(self._begun_ns):
+        if self._progress and self.state is not State.END and not meter.is_due(self._begun_ns):
             meter.is_stale = True
+            meter.is_postponed = COUNTS
         elif (self._progress or self.polling or meter.is_stale) and COUNTS:
-            self._count()
+            self.publish()
         return self._progress or self._worked
+
+    def publish(self) -> None:
+        """Publish the numbers: after the first calls, when nothing goes on, and now and then between."""
+        self.meter.publish(self._begun_ns, self.state, self.processor, self.intake, self.output.edges)
 
     def is_due(self) -> bool:
         """Say whether the processor's timer has run out."""
@@ -600,10 +605,6 @@ class ProcessorTasklet:
         if any(self._outbox.buckets):
             self.output.unflushed = True
             self._progress = True
-
-    def _count(self) -> None:
-        """Publish the numbers: after the first calls, when nothing goes on, and now and then between."""
-        self.meter.publish(self._begun_ns, self.state, self.processor, self.intake, self.output.edges)
 
 
 def _never() -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PUBLISH_NS = 200_000
 """How long a processor works between two publications of its numbers."""
-_PUBLISH_AFTER_NS = 20_000_000
+PUBLISH_AFTER_NS = 20_000_000
 """How old numbers may get while a processor is called: others on its worker may take most of the time."""
 _PER_EDGE_NS = 50_000
 """Time between two publications for each edge of the processor, at least: fifty times what an edge costs in one."""
@@ -52,6 +52,8 @@ class Meter:
         self.calls = self.slow_calls = self.busy_ns = self.blocked = 0
         self.is_stale = True
         """Whether there is something to publish since the last time; at first what a source waits for."""
+        self.is_postponed = False
+        """Whether the worker is to publish that, before it sleeps or when it is due."""
         self._publish_ns = self._publish_at_ns = 0
         self._counters = counters
         self._emitted_at = [counters.emitted_at(ordinal) for ordinal in range(ordinals)]
@@ -68,11 +70,11 @@ class Meter:
         self, now: int, state: State, processor: Processor, intake: InputSelector, outbound: Sequence[Outbound]
     ) -> None:
         """Write all numbers to where anyone can read them; `now` as for `is_due`."""
-        self.is_stale = False
+        self.is_stale = self.is_postponed = False
         if self.calls > _ALWAYS_PUBLISHED:
             least = _PER_EDGE_NS * (len(intake.edges) + len(outbound))
             self._publish_ns = self.busy_ns + max(_PUBLISH_NS, least)
-            self._publish_at_ns = now + max(_PUBLISH_AFTER_NS, least)
+            self._publish_at_ns = now + max(PUBLISH_AFTER_NS, least)
         to = self._counters.words
         to[words.CALLS] = self.calls
         to[words.SLOW_CALLS] = self.slow_calls

@@ -49,7 +49,8 @@ class TaskletOutput:
             if bucket:
                 out.add(bucket, self._outbox._is_plain(bucket))
                 buckets[ordinal] = []
-            before = out.moved
+                moved = True
+            before = 0 if moved else out.moved
             if not out.flush():
                 complete = False
                 if not out.is_waiting:
@@ -58,8 +59,7 @@ class TaskletOutput:
             elif out.is_waiting:
                 out.is_waiting = False
                 self._counters.note_room(ordinal, self._clock())
-            if out.moved != before:
-                moved = True
+            moved = moved or out.moved != before
         self.unflushed = not complete
         return complete, moved
 

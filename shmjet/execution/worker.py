@@ -52,6 +52,7 @@ from shmjet.execution.probe import Probing
 from shmjet.execution.runnable import any_polls, due, earliest
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
+from shmjet.execution.tasklet_metrics import PUBLISH_AFTER_NS
 from shmjet.execution.work_stealing import Hosted, Stealing
 from shmjet.host.child_process import flush_output
 from shmjet.host.memory_reserve import hold_reserve, no_memory, release_reserve
@@ -107,7 +108,7 @@ class Worker:
         self.announce_at_ns = 0
         self._stopping = False
         self._longest_ns = _LONGEST_SLEEP_NS if index < settings.worker_count else _LONGEST_CARRIER_SLEEP_NS
-        self._backoff_ns = 0
+        self._backoff_ns = self._publish_at_ns = 0
         self._has_company = False
         """Whether a job here has carriers, to which a worker that spins would deny its core."""
         self._interrupts = Interrupts(block.words)
@@ -197,13 +198,28 @@ class Worker:
         if progress:
             self._backoff_ns = 0
             self._collector.collect(now)
+            if now >= self._publish_at_ns:
+                self._publish_at_ns = now + PUBLISH_AFTER_NS
+                self._publish_postponed()
         return progress
+
+    def _publish_postponed(self) -> None:
+        """Publish the numbers of tasklets that were called since these were published."""
+        for tasklet, deployment in self.tasklets:
+            if tasklet.meter.is_postponed:
+                try:
+                    with self._interrupts.around(deployment.execution_id):
+                        tasklet.publish()
+                except BaseException as error:  # a source tells its progress by code of users
+                    self._fail(deployment, error, tasklet)
+                    break
 
     def wait_for_work(self, seen: int) -> bool:
         """Sleep until something can be done; True when the command channel should be looked at."""
         if self._unannounced:
             self._announce()
         self._services.close_overdue()
+        self._publish_postponed()
         timeout = self._longest_ns
         may_spin = self._settings.spin and self.tasklets and not self._has_company
         spin = self._settings.idle_min_ns if may_spin else 0
