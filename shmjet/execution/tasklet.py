@@ -423,11 +423,9 @@ class ProcessorTasklet:
     def _process_inbox(self) -> None:
         intake = self.intake
         if self.inbox:
-            if self._is_early:
-                return
-        elif intake.barrier is None and self._watermark is None:
-            self._fill_inbox()
-        if self.inbox:
+            if not self._is_early:
+                self._process()
+        elif intake.barrier is None and self._watermark is None and self._fill_inbox():
             self._process()
         elif intake.barrier is not None:
             self.enter(State.EMIT_BARRIER)
@@ -452,18 +450,19 @@ class ProcessorTasklet:
         self.processor.process(intake.edge.ordinal, inbox)
         elapsed = self.clock() - start
         self._spent(elapsed)
-        taken = before - len(inbox)
+        left = len(inbox)
+        taken = before - left
         self._process_limit.update(max(taken, self._outbox.accepted), elapsed)
         if taken:
             self._progress = True
             self._inbox_limit.update(taken, elapsed)
-        if not inbox and not intake.has_items and (intake.mark is not None or self._has_nullary):
+        if not left and (intake.mark is not None or self._has_nullary) and not intake.has_items:
             self._observe(intake.take_mark())
             self.state = State.PROCESS_WATERMARK
             if self._has_time_for_watermark(elapsed):
                 self.enter(State.PROCESS_WATERMARK)
                 return
-        if inbox:
+        if left:
             if self.processor.next_call != math.inf and self._set_timer(self.state):
                 return
         elif self._has_nullary:
@@ -546,15 +545,16 @@ class ProcessorTasklet:
 
     # -- input --------------------------------------------------------------------------------------------------
 
-    def _fill_inbox(self) -> None:
-        """Give the inbox the next slice; at most one edge is drained, round robin within the open group."""
+    def _fill_inbox(self) -> bool:
+        """Give the inbox the next slice, if there is one; at most one edge is drained, in turn within the open group."""
         intake, limit = self.intake, self._inbox_limit.value
         if not intake.has_items and intake.mark is None:
             self._drain()
         if intake.has_items:
             self.inbox.fill(intake.next_slice(limit))
-        else:
-            self._observe(intake.take_mark())
+            return True
+        self._observe(intake.take_mark())
+        return False
 
     def _find_input(self) -> bool:
         """Say whether there is anything to take in, which the next step then finds drained."""
