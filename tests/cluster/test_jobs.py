@@ -118,6 +118,33 @@ def test_a_large_code_lies_in_one_file_for_all_processes_and_is_forgotten_after_
         assert not [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "shmjet-large" in line]
 
 
+def test_what_a_resting_processor_has_counted_is_told_while_others_on_its_worker_go_on(
+    jet: JetInstance, eventually: Callable[..., None]
+) -> None:
+    class Forever(Processor):
+        def complete(self) -> bool:
+            self.outbox.offer(1)
+            return False
+
+    class Few(Processor):
+        next_call = 0.001
+        left = 50
+
+        def complete(self) -> bool:
+            if self.left and self.outbox.offer(self.left):
+                self.left -= 1
+            return False
+
+    dag = DAG()
+    dag.edge(between(dag.new_vertex("busy", Forever, 2), dag.new_vertex("drop", processors.noop(), 2)))
+    dag.edge(between(dag.new_vertex("few", Few, 1), dag.new_vertex("taker", processors.noop(), 1)))
+    execution = jet.new_job(dag).execute()
+    eventually(lambda: execution.metrics().vertices["taker"].received_count == 50)
+    execution.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        execution.result(60)
+
+
 def test_results_can_be_read_while_the_job_runs(jet: JetInstance, out: str, eventually: Callable[..., None]) -> None:
     class Forever(Processor):
         def complete(self) -> bool:
