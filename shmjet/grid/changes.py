@@ -182,6 +182,11 @@ class Changes:
         found = self.txn.get(self.prefix + tail)
         return None if found is None or self._is_over(found) else found
 
+    def time_left(self, end: int) -> int:
+        """Return the nanoseconds until a moment, below 0 when it is over."""
+        self._now = self._now or now()
+        return end - self._now or -1
+
     def put(self, tail: bytes, stored: bytes, *, with_blobs: bool, ttl: int = 0) -> bytes | None:
         """Store an entry and return what was there.
 

@@ -116,21 +116,20 @@ class EntryCodec:
             raise TypeError(f"the value for key {key!r} must not be None; use remove() to take a key out")
         return self._encode((self._stored(key, None), self._stored(value, blobs)))
 
-    def copied(self, stored: bytes, blobs: list[bytes]) -> bytes | None:
-        """Return an entry that has left the store in a form that can be stored again; None when it was to end.
+    def copied(self, stored: bytes, blobs: list[bytes]) -> tuple[bytes, int]:
+        """Return an entry that has left the store in a form that can be stored again, and when it ends; 0: never.
 
         Its blob is copied, as events and backups may still delete the file that it had, and the new name is added to
         `blobs`. Nothing is unpickled.
         """
         times = times_of(stored)
-        if times is not None and times.end:
-            return None
+        end = 0 if times is None else times.end
         plain = without_times(stored)
         names = self.blobs_of(plain)
         if not names:
-            return plain
+            return plain, end
         key, _ = self._raw.decode(plain)
-        return self._encode((key, self._large_value(self.blobs.read(bytes(names[0])), blobs)))
+        return self._encode((key, self._large_value(self.blobs.read(bytes(names[0])), blobs))), end
 
     def entries(self, pairs: list[Pair], blobs: list[bytes]) -> list[bytes]:
         """Return `entry` of many pairs at once."""

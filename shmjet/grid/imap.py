@@ -203,7 +203,7 @@ class IMap(MutableMapping[K, V]):
         An entry whose value cannot be unpickled here is put back, and what unpickling raised is raised.
 
         Raises:
-            GridError: it could not be unpickled, and not be put back: it had a `ttl`, or another one was put meanwhile.
+            GridError: it could not be unpickled, and not be put back: another one was put meanwhile, or its `ttl` is over.
         """
         value = self._entries.pop(key, _MISSING)
         if value is not _MISSING:

@@ -189,14 +189,17 @@ class MapEntries:
     def _put_back(self, key: Any, table: Table, tail: bytes, stored: bytes, error: BaseException) -> None:
         """Store an entry that was taken out and cannot be read, unless the key has another one by now.
 
+        It ends when it would have ended, by the clock of the host that has its partition: if that is another one by now,
+        its time may be another, too.
+
         Raises:
             GridError: it is gone, and why.
         """
         blobs: list[bytes] = []
         gone = f"the value of {key!r:.100} cannot be read ({_said(error)}), and it is not in the map any more"
         try:
-            again = self._codec.copied(stored, blobs)
-            is_back = again is not None and table.swap(tail, None, again, with_blobs=bool(blobs))
+            again, end = self._codec.copied(stored, blobs)
+            is_back = table.swap(tail, None, again, with_blobs=bool(blobs), end=end)
         except NotOnDiskError:  # it is back, in memory
             is_back = True
         except Exception as failure:
@@ -205,7 +208,7 @@ class MapEntries:
         self._delete_files(stored)
         if not is_back:
             self._codec.blobs.delete(blobs)
-            raise GridError(f"{gone}: {'it had a ttl' if again is None else 'another one was put'}") from error
+            raise GridError(f"{gone}: another one was put{', or its time is over' if end else ''}") from error
 
     def _delete_files(self, stored: bytes | None) -> None:
         """Delete the files of an entry that has left the store, unless an event of the journal has it."""

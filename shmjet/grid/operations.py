@@ -95,6 +95,7 @@ class Swap(_OnTable, frozen=True, tag=True, array_like=True):
     expected: bytes | None
     value: bytes | None
     with_blobs: bool
+    end: Annotated[int, msgspec.Meta(ge=0, le=LONGEST_NS)] = 0
 
 
 class Add(_OnTable, frozen=True, tag=True, array_like=True):

@@ -80,9 +80,13 @@ class RoutedTable:
 
         return self._change(self._place(key), work)
 
-    def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool) -> bool:
+    def swap(
+        self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool, end: int = 0
+    ) -> bool:
         """See `Table.swap`."""
-        return self._change(self._place(key), lambda table: table.swap(key, expected, value, with_blobs=with_blobs))
+        return self._change(
+            self._place(key), lambda table: table.swap(key, expected, value, with_blobs=with_blobs, end=end)
+        )
 
     def add(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
         """See `Table.add`."""

@@ -214,7 +214,7 @@ class GridService:
                 )
             case Swap():
                 changed = (operation.key, operation.expected, operation.value)
-                return table.swap(*changed, with_blobs=operation.with_blobs)
+                return table.swap(*changed, with_blobs=operation.with_blobs, end=operation.end)
             case Add():
                 return table.add(operation.key, operation.value, with_blobs=operation.with_blobs)
             case Pop():

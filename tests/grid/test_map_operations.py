@@ -208,12 +208,39 @@ def test_an_entry_that_cannot_be_read_is_not_taken_out(
 
 @pytest.mark.parametrize("padding", [10, 70_000], ids=["small", "large"])
 @pytest.mark.usefixtures("broken")
-def test_an_entry_that_cannot_be_read_and_was_to_end_is_gone_with_its_file(
-    either: Any, folder: Path, padding: int
+@pytest.mark.parametrize("name", ["m", *MAPS])
+def test_an_entry_that_cannot_be_read_and_is_put_back_ends_when_it_would_have_ended(
+    either: Any, folder: Path, clock: Clock, padding: int, name: str
+) -> None:
+    jet = either.get_map(name)
+    jet.put("a", Unreadable(b"x" * padding), ttl=60)
+    kept = files(folder)
+    clock.now += 40 * SECOND
+    for take in (lambda: jet.pop("a"), lambda: jet.remove("a"), jet.popitem):
+        with pytest.raises(ModuleNotFoundError):
+            take()
+    assert ("a" in jet, len(jet)) == (True, 1)
+    if name != "journal":  # its events need the files
+        assert files(folder) == kept
+    clock.now += 21 * SECOND
+    assert "a" not in jet
+    jet["b"] = 1
+    assert (len(jet), list(jet)) == (1, ["b"])
+
+
+@pytest.mark.parametrize("padding", [10, 70_000], ids=["small", "large"])
+@pytest.mark.usefixtures("broken")
+def test_an_entry_that_cannot_be_read_and_whose_time_ends_meanwhile_is_gone_with_its_file(
+    either: Any, folder: Path, clock: Clock, padding: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jet = either.get_map("m")
     jet.put("a", Unreadable(b"x" * padding), ttl=60)
-    with pytest.raises(GridError, match=r"of 'a' cannot be read \(ModuleNotFoundError: .* any more: it had a ttl"):
+
+    def wait() -> None:
+        clock.now += 60 * SECOND
+
+    monkeypatch.setattr(Unreadable, "meanwhile", staticmethod(wait))
+    with pytest.raises(GridError, match=r"of 'a' cannot be read \(ModuleNotFoundError: .* any more: .* its time is over"):
         jet.pop("a")
     assert (len(jet), files(folder)) == (0, 0)
 
