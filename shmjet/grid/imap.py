@@ -360,7 +360,8 @@ class IMap(MutableMapping[K, V]):
     def add_listener(self, fn: Callable[[MapEvent], object], key: K | None = None) -> Callable[[], None]:
         """Call a function with each change from now on, in a thread of this process that reads the journal.
 
-        An error that it raises is logged, and the next change comes. The listener ends with the instance.
+        An error that it raises is logged, `SystemExit` too, and the next change comes. The listener ends with the
+        instance, whose end waits some seconds for a call that is under way.
 
         Args:
             fn: gets a `MapEvent`; one of kind "lost" when it was too slow.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.0005, 0.02
 _LONGEST_WAIT_AFAR = 0.1
+PATIENCE_S = 5.0
+"""How long the end of a store waits for calls of listeners that are under way: they may never return."""
 
 logger = logging.getLogger("shmjet.grid")
 
@@ -90,11 +93,15 @@ class Listeners:
         listener.start(self._ended)
 
     def close(self) -> None:
-        """End all of them, and wait for that."""
+        """End all of them, and wait for that; a call that does not return within `PATIENCE_S` is named and left."""
         with self._lock:
             running = list(self._running)
+            self._running.clear()  # so that a second call does not wait as long again
+        deadline = time.monotonic() + PATIENCE_S
         for listener in running:
-            listener.remove()
+            listener.stop()
+        for listener in running:
+            listener.wait(max(0.0, deadline - time.monotonic()))
 
     def _ended(self, listener: Listener) -> None:
         with self._lock:
@@ -136,9 +143,23 @@ class Listener:
 
     def remove(self) -> None:
         """End it. When this returns, the function is not called any more, unless it is what calls this."""
-        self._stopped.set()
+        self.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def stop(self) -> None:
+        """Have the function called no more; does not wait for a call that is under way."""
+        self._stopped.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of a call that is under way, and log that it has none within so many seconds."""
+        if self._thread is None or self._thread is threading.current_thread():
+            return
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            logger.warning(
+                "a listener of %s has not returned from %r; it is not waited for any longer", self._label, self._fn
+            )
 
     def _run(self, ended: Callable[[Listener], None]) -> None:
         try:
@@ -169,5 +190,5 @@ class Listener:
 def _logged(label: str) -> Iterator[None]:
     try:
         yield
-    except Exception:
+    except (Exception, SystemExit):  # an exit would end this thread, and with it the listener, without a word
         logger.exception("a listener of %s has raised an error, and goes on with the next event", label)

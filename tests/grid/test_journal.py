@@ -377,6 +377,23 @@ def test_an_error_in_a_listener_is_logged_and_the_next_change_comes(
     assert "listener of IMap('j') has raised an error" in caplog.text
 
 
+def test_a_listener_that_exits_is_called_again(
+    either: Any, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    jet, seen = either.get_map("j"), []
+
+    def leave(event: MapEvent) -> None:
+        seen.append(event.new)
+        raise SystemExit(3)
+
+    remove = jet.add_listener(leave)
+    jet["a"] = 1
+    jet["a"] = 2
+    eventually(lambda: seen == [1, 2])
+    remove()
+    assert "listener of IMap('j') has raised an error" in caplog.text
+
+
 def test_a_listener_can_remove_itself(either: Any, eventually: Eventually) -> None:
     jet, seen, removes = either.get_map("j"), [], []
 
@@ -404,6 +421,32 @@ def test_listeners_end_with_the_store(folder: Path) -> None:
     with Grid.open(folder) as grid:
         grid.get_map("j").add_listener(print)
     assert not [thread for thread in threading.enumerate() if thread.name == "shmjet-listener"]
+
+
+def test_a_listener_that_does_not_return_does_not_keep_the_store_from_its_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    monkeypatch.setattr("shmjet.grid.journal.PATIENCE_S", 0.0)
+    called, release, seen = threading.Event(), threading.Event(), []
+
+    def wait(event: MapEvent) -> None:
+        seen.append(event.new)
+        called.set()
+        release.wait()
+
+    def is_running() -> bool:
+        return any(thread.name == "shmjet-listener" for thread in threading.enumerate())
+
+    with Grid.open(folder) as grid:
+        grid.get_map("j").add_listener(wait)
+        grid.get_map("j")["a"] = 1
+        assert called.wait(60)
+        grid.get_map("j")["a"] = 2
+    assert is_running()
+    assert "a listener of IMap('j') has not returned from <function" in caplog.text
+    release.set()
+    eventually(lambda: not is_running())
+    assert seen == [1]
 
 
 def test_processes_that_write_at_once_leave_a_journal_that_is_the_map(folder: Path) -> None:
