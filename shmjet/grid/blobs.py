@@ -209,6 +209,7 @@ class BlobStore:
 
         Raises:
             GridFullError: the file system is full; no file is left behind.
+            GridError: it cannot be written for another reason: the folder is gone, say, or this user may not.
         """
         return self.write_contents(contents(parts), os.getpid())
 
@@ -224,19 +225,22 @@ class BlobStore:
                     while done < len(view):
                         done += file.write(view[done:])
         except BaseException as error:
-            path.unlink(missing_ok=True)
-            self._look_for_room(error, sum(map(len, views)))
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            self._refuse(error, sum(map(len, views)))
             raise
         return name.encode()
 
-    def _look_for_room(self, error: BaseException, size: int) -> None:
-        """Raise GridFullError where an error says that there is no room for a value."""
+    def _refuse(self, error: BaseException, size: int) -> None:
+        """Raise GridFullError where an error says that there is no room for a value, GridError for others of the disk."""
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             more = "/dev/shm more (`mount -o remount,size=...`, docker's --shm-size)"
             raise GridFullError(
                 f"no room for a value of {size} bytes in {self.folder}: {error}; clear or destroy "
                 f"what is not needed, or give {more if self.gone is None else 'the disk more room'}"
             ) from error
+        if isinstance(error, OSError):
+            raise GridError(f"a value of {size} bytes cannot be written to {self.folder}: {error}") from error
 
     # -- files that come in pieces ------------------------------------------------------------------------------
 
@@ -261,8 +265,9 @@ class BlobStore:
                 while view:
                     view = view[file.write(view) :]
         except OSError as error:
-            path.unlink(missing_ok=True)
-            self._look_for_room(error, offset + len(memoryview(data).cast("B")))
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            self._refuse(error, offset + len(memoryview(data).cast("B")))
             raise
 
     def _open_staged(self, path: Path, offset: int) -> FileIO:

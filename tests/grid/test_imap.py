@@ -209,6 +209,17 @@ def test_large_values_live_in_files_that_go_with_their_entries(grid: Grid) -> No
     assert list(files.iterdir()) == []
 
 
+def test_a_large_value_that_cannot_be_written_is_a_grid_error_and_changes_nothing(grid: Grid) -> None:
+    jet = grid.get_map("m")
+    jet["a"] = "small"
+    blobs = grid.opened.blobs.folder
+    blobs.rmdir()
+    for put in (lambda: jet.put("a", "x" * 100_000), lambda: jet.put_all({"a": "x" * 100_000})):
+        with pytest.raises(GridError, match=f"cannot be written to {blobs}: .* No such file or directory"):
+            put()
+    assert dict(jet) == {"a": "small"}
+
+
 def test_an_entry_whose_file_went_away_meanwhile_is_looked_up_again(grid: Grid) -> None:
     jet = grid.get_map("m")
     jet.put_all(dict.fromkeys(range(10), "x" * 70000))
