@@ -25,8 +25,10 @@ from shmjet.grid import Grid, GridError
 from shmjet.grid.blobs import contents
 from shmjet.grid.disk import files
 from shmjet.grid.disk.restore import restore
+from shmjet.grid.disk.store_on_disk import StoreOnDisk
 from shmjet.grid.disk.writer import DiskWriter
 from shmjet.grid.errors import NotOnDiskError
+from shmjet.grid.layout import RESERVE_FILE
 from tests.waiting import until
 
 MAPS = {
@@ -543,6 +545,29 @@ def test_to_clear_a_map_makes_room_on_a_full_disk(disk: Disk, monkeypatch: pytes
         assert wanted == {"kept": {"a": 1, "b": 2}, "large": {}}
     with disk.store() as again:
         assert again.all() == wanted
+
+
+def test_a_store_on_a_full_disk_is_brought_back_with_the_room_that_is_kept(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with disk.store() as opened:
+        opened.grid.get_map("plain")["a"] = 1
+    reserve = disk.folder / RESERVE_FILE
+    phases: list[bool] = []
+
+    def restored(name: str) -> None:
+        phases.clear()
+        place = StoreOnDisk(tmp_path / name, disk.folder, 7, MAPS, 0.002, phase=lambda _: phases.append(reserve.exists()))
+        with Grid.open(tmp_path / name) as grid:
+            assert dict(grid.get_map("plain")) == {"a": 1}
+        place.close()
+
+    restored("a")
+    assert phases[0]
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=15, f_frsize=4096))
+    restored("b")
+    assert not phases[0]
+    assert reserve.exists()  # there is room again
 
 
 @pytest.mark.parametrize("log_bytes", [1 << 26, 1])

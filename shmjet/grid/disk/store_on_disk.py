@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shmjet.core.map_config import MapConfig
 from shmjet.grid.disk.restore import restore
-from shmjet.grid.disk.writer import DiskWriter
+from shmjet.grid.disk.writer import DiskWriter, give_up_reserve
 from shmjet.grid.store import Grid
 
 
@@ -38,6 +38,7 @@ class StoreOnDisk:
         is_divided: bool = False,
         phase: Callable[[str], None] = lambda _: None,
     ) -> None:
+        give_up_reserve(disk)
         restore(folder, disk, partition_count, maps, waits_for_disk=not sync_s, is_divided=is_divided, phase=phase)
         self._grid = Grid.open(folder)
         self._writer = DiskWriter(self._grid.opened, disk, sync_s)

@@ -57,6 +57,15 @@ _decode_record = msgpack_decoder(list[tuple[int, msgspec.Raw]]).decode
 logger = logging.getLogger("shmjet.member")
 
 
+def give_up_reserve(folder: Path) -> None:
+    """Give up the room that is kept on disk where there is no other one left: a store can be brought back with it."""
+    reserve = folder / RESERVE_FILE
+    if reserve.exists():
+        found = os.statvfs(folder)
+        if found.f_bavail * found.f_frsize < _EMPTY:
+            reserve.unlink()
+
+
 class DiskWriter:
     """See the module.
 
@@ -233,8 +242,10 @@ class DiskWriter:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
             os.fdatasync(fd)
             sync_folder(self._folder)
-        except BaseException:
+        except BaseException as error:
             os.close(fd)
+            if isinstance(error, OSError):
+                error.filename = error.filename or str(path)
             raise
         self._fd, self._synced, self._generation = fd, len(head), generation
 
