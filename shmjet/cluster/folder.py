@@ -11,6 +11,7 @@ plain file. Nothing is followed, and nothing is opened that could make its reade
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shmjet.data.errors import ConfigError
-from shmjet.host.folders import remove_folder
+from shmjet.host.folders import remove_folder, usable_folder
 
 _LOCK = "lock"
 _SETTLING_S = 60.0
@@ -127,29 +128,79 @@ def sweep(base: Path) -> list[Path]:
     return swept
 
 
-def lock_storage(folder: Path) -> int:
-    """Make the folder of a member's storage, if it is not there, and take its lock for as long as the member lives.
+def lock_storage(folder: Path) -> tuple[int, ...]:
+    """Make the folder of a member's storage, if it is not there, and take its locks for as long as the member lives.
+
+    The folder has one itself, so that another member is refused after the file with the lock was removed. Members of
+    the last version, and file systems that do not lock folders, have only that of the file.
 
     Args:
         folder: of one member.
 
     Returns:
-        a descriptor that holds the lock.
+        descriptors that hold the locks.
 
     Raises:
         ConfigError: it cannot be made or written to, or another member that lives uses it.
     """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise ConfigError(f"JetConfig.storage: the folder {str(folder)!r} cannot be used: {error.strerror}") from error
+    found: list[int] = []
+    with storage_errors(folder):
+        usable_folder(folder)
+        try:
+            found.append(os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            fcntl.flock(found[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            _lock_folder(found[1])
+        except BaseException as error:
+            for fd in found:
+                os.close(fd)
+            if not isinstance(error, BlockingIOError):
+                raise
+            text = f"JetConfig.storage: another member uses {str(folder)!r}; give each its own folder"
+            raise ConfigError(text) from None
+    return tuple(found)
+
+
+def _lock_folder(fd: int) -> None:
+    """Take the lock of a folder where there are such. Raises BlockingIOError where another process has it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(fd)
-        raise ConfigError(f"JetConfig.storage: another member uses {str(folder)!r}; give each its own folder") from None
-    return fd
+        raise
+    except OSError:  # NFS, for one
+        return
+
+
+@contextlib.contextmanager
+def storage_errors(folder: Path) -> Iterator[None]:
+    """Have errors of files in the storage of a member that starts say which path it was, and what to do.
+
+    Args:
+        folder: of the storage.
+
+    Raises:
+        ConfigError: in place of an OSError that names a file in it, or the folder.
+    """
+    try:
+        yield
+    except OSError as error:
+        path = os.fspath(error.filename) if isinstance(error.filename, str | os.PathLike) else ""
+        if path != str(folder) and folder not in Path(path).parents and Path(path) not in folder.parents:
+            raise
+        where = "" if path == str(folder) else f", because of {path}"
+        advice = _ADVICE.get(error.errno or 0, "give another folder")
+        text = f"JetConfig.storage: the folder {str(folder)!r} cannot be used{where}: {error.strerror}; {advice}"
+        raise ConfigError(text) from error
+
+
+_ADVICE = {
+    errno.ENOSPC: "make room on its disk (see `df` and `df -i`), or give a folder on another one",
+    errno.EDQUOT: "make room there for this user (`quota`), or give another folder",
+    errno.EROFS: "mount it so that it can be written to (`mount -o remount,rw`), or give another folder",
+    errno.EACCES: "let the member's user read and write there (`chown`, `chmod`), or give another folder",
+    errno.EPERM: "let the member's user read and write there (`chown`, `chmod`), or give another folder",
+}
+"""What to do where a storage cannot be used, by the number of the error."""
 
 
 class InstanceFolder:

@@ -270,7 +270,10 @@ IN_MEMORY = "memory"
 
 
 def _storage(where: str, value: Any) -> str:
-    return _text(where, os.fspath(value) if isinstance(value, os.PathLike) else value)
+    path = _text(where, os.fspath(value) if isinstance(value, os.PathLike) else value)
+    if "\0" in path:
+        raise ConfigError(f"{where} has a character that no path may have, \\0, got {path!r}")
+    return path
 
 
 def _address(where: str, value: Any) -> str:

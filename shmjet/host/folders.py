@@ -6,6 +6,7 @@ modules that remove folders, and few members remove one before they are up.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -15,6 +16,23 @@ def remove_folder(folder: Path) -> None:
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def usable_folder(folder: Path) -> None:
+    """Make a folder for this user alone, if it is not there, and see that files can be read, made and removed in it.
+
+    Raises:
+        OSError: it cannot be made or used; `filename` is the path that is to blame.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        if os.path.islink(folder):
+            raise OSError(errno.ENOENT, f"a link to {os.readlink(folder)!r}, which is no folder", str(folder)) from None
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+        number = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
+        raise OSError(number, os.strerror(number), str(folder))
 
 
 def sync_folder(folder: Path) -> None:
@@ -36,10 +54,14 @@ def replace_file(path: Path, data: bytes, draft: str) -> None:
         draft: name of the file in the same folder that is written first.
     """
     written = path.with_name(draft)
-    with written.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with written.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        error.filename = error.filename or str(written)  # neither a write nor a sync says which file it was
+        raise
     os.replace(written, path)
     sync_folder(path.parent)
 

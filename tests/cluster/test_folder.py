@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -9,8 +10,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from shmjet import ConfigError
 from shmjet.cluster import folder
-from shmjet.cluster.folder import InstanceFolder, sweep
+from shmjet.cluster.folder import InstanceFolder, lock_storage, storage_errors, sweep
+from shmjet.host.folders import replace_file
 
 
 def test_the_folder_is_private_and_removed(tmp_path: Path) -> None:
@@ -49,3 +54,51 @@ def test_the_janitor_removes_the_folder_of_an_owner_that_is_killed(
 
 def test_the_base_is_a_folder_one_can_write_to(tmp_path: Path) -> None:
     assert os.access(folder.base_folder(), os.W_OK)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("file", "Not a directory"),
+        ("file/below", "Not a directory"),
+        ("link", "a link to 'nowhere', which is no folder"),
+        ("loop", "a link to 'loop', which is no folder"),
+    ],
+)
+def test_a_storage_that_is_no_folder_is_refused_with_the_reason(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ConfigError, match=f"{name}' cannot be used: {reason}; give another folder"):
+        lock_storage(tmp_path / name)
+
+
+def test_a_storage_without_permission_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)  # root may do everything
+    with pytest.raises(ConfigError, match="cannot be used: Permission denied; let the member's user read and write"):
+        lock_storage(tmp_path)
+
+
+def test_a_storage_stays_locked_when_the_file_with_its_lock_is_removed(tmp_path: Path) -> None:
+    held = lock_storage(tmp_path)
+    (tmp_path / "lock").unlink()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="another member uses"):
+            lock_storage(tmp_path)
+    for fd in held:
+        os.close(fd)
+    for fd in lock_storage(tmp_path):
+        os.close(fd)
+
+
+def test_a_full_disk_of_a_storage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match=r"because of .*/draft: No space left on device; make room on its disk"):  # noqa: SIM117
+        with storage_errors(tmp_path):
+            replace_file(tmp_path / "file", b"", "draft")
+    with pytest.raises(OSError, match="No space left"):  # noqa: SIM117 - of memory, or not known where
+        with storage_errors(tmp_path / "storage"):
+            replace_file(tmp_path / "file", b"", "draft")

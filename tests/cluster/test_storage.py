@@ -224,6 +224,14 @@ def test_a_storage_is_one_members(storage: Path, tmp_path: Path) -> None:
         started(plain_file)
 
 
+@pytest.mark.parametrize("name", ["grid", "jobs", "snapshots"])
+def test_a_part_of_a_storage_that_cannot_be_used_is_named(storage: Path, name: str) -> None:
+    storage.mkdir()
+    (storage / name).write_text("")
+    with pytest.raises(ConfigError, match=f"JetConfig.storage: .* because of {storage / name}: Not a directory"):
+        started(storage)
+
+
 def test_a_damaged_record_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     records = RunRecords(tmp_path / "jobs")
     settings = RunSettings(guarantee="exactly_once", snapshot_interval=0.5)

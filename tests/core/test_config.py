@@ -115,6 +115,7 @@ def test_a_wrong_text_names_field_and_variable(monkeypatch, field, text):
         ("partition_count", 65536, "must be at most 65535"),
         ("backup_count", 7, "must be at most 6"),
         ("storage", None, "non-empty text"),
+        ("storage", "a\0b", "a character that no path may have"),
         ("maps", [1], "must be a mapping of names or patterns"),
         ("maps", {"": MapConfig()}, "non-empty texts"),
         ("maps", {"m": 5}, r"\['m'\] must be a MapConfig, got 5"),

@@ -18,7 +18,7 @@ import msgspec
 from shmjet.cluster.protocol import Submission
 from shmjet.data.decoders import from_msgpack
 from shmjet.execution.messages import Failure
-from shmjet.host.folders import replace_file
+from shmjet.host.folders import replace_file, usable_folder
 
 MAGIC: Final = b"shmjetRR"
 VERSION: Final = 1
@@ -55,14 +55,14 @@ class RunRecords:
         folder: where they are; it is made if it is not there.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be made or used.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._unreadable: set[Path] = set()
         """The files that the log has named."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        usable_folder(folder)
 
     def write(self, record: RunRecord) -> None:
         """Write a record, or replace it. Raises OSError when there is no room."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shmjet.cluster.folder import InstanceFolder, base_folder, lock_storage, sweep
+from shmjet.cluster.folder import InstanceFolder, base_folder, lock_storage, storage_errors, sweep
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.job_requests import JobRequests
 from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
@@ -60,6 +60,7 @@ from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
 from shmjet.execution.messages import WorkerSettings
 from shmjet.host.child_process import outlive
+from shmjet.host.folders import usable_folder
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.snapshots.store import SnapshotStore
 
@@ -97,10 +98,10 @@ class Member:
         self._alone: View | None = None
         self._is_networked = network is not None
         self._storage = Path(settings.storage) if settings.storage else None
-        self._storage_lock = -1
+        self._storage_locks: tuple[int, ...] = ()
         if self._storage is not None:
             phase(f"taking the lock of its storage {self._storage}")
-            self._storage_lock = lock_storage(self._storage)
+            self._storage_locks = lock_storage(self._storage)
         base = base_folder()
         phase(f"removing the folders of dead members in {base}")
         sweep(base)
@@ -112,8 +113,11 @@ class Member:
         self._make_workers(server)
         self._networked = NetworkedMember(settings, self.folder, self.workers, self._eventfd)
         self._network = None if network is None else network(self._networked)
-        self._make_services()
-        self._make_jobs()
+        with contextlib.nullcontext() if self._storage is None else storage_errors(self._storage):
+            if self._storage is not None:
+                usable_folder(self._storage / "snapshots")  # no job has wanted it yet
+            self._make_services()
+            self._make_jobs()
         self._make_requests()
         self._jobs_of_storage = JobsOfStorage(
             self._jobs,
@@ -414,8 +418,8 @@ class Member:
             self._services.snapshot_keeper.stop()
         await self._grid.close()
         self.folder.remove()
-        if self._storage_lock >= 0:
-            os.close(self._storage_lock)
+        for fd in self._storage_locks:
+            os.close(fd)
         self._clients.close()
 
     # -- clients ------------------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ from shmjet.grid.replica import apply_changes
 from shmjet.grid.side_by_side import SideBySide
 from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER, Grid, Opened
 from shmjet.grid.sweeping import EVENTS
+from shmjet.host.folders import usable_folder
 
 _PORTION = 64
 """Records that are applied in one transaction."""
@@ -99,9 +100,8 @@ def restore(
         GridError: it is damaged, or there is no room for it in memory.
         OSError: it cannot be read, or the folder cannot be made.
     """
-    disk.mkdir(mode=0o700, exist_ok=True)
-    for name in (BLOB_FOLDER, GONE_FOLDER):
-        (disk / name).mkdir(mode=0o700, exist_ok=True)
+    for place in (disk, disk / BLOB_FOLDER, disk / GONE_FOLDER):
+        usable_folder(place)
     found = StoreFile.read(disk, VERSION)
     _look_for_lost_files(disk, is_described=found is not None)
     if found is not None and found.partition_count != partition_count:
