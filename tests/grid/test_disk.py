@@ -592,6 +592,30 @@ def test_entries_end_at_the_same_time_after_the_host_was_started_anew(
         assert set(again.grid.get_map("m")) == {"long", "always"}
 
 
+@pytest.mark.parametrize("log_bytes", [1 << 26, 1])
+def test_times_to_live_hold_where_the_wall_clock_was_set_before_the_host_was_started_anew(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, log_bytes: int
+) -> None:
+    right, hour = files.Clock.offset_of_host(), 3600 * 10**9
+    offset, boot = [right - hour], ["before"]
+    monkeypatch.setattr(files.Clock, "offset_of_host", staticmethod(lambda: offset[0]))
+    monkeypatch.setattr(files.Clock, "of_host", staticmethod(lambda: files.Clock(boot[0], offset[0])))
+    with disk.store(log_bytes=log_bytes) as opened:
+        opened.grid.get_map("m").put("early", 1, ttl=1800)
+        opened.writer.sync()
+        if log_bytes == 1:
+            until(lambda: bool(files.generations(disk.folder, files.CHECKPOINT)))
+        offset[0] = right  # the host has learned what time it is
+        opened.grid.get_map("m").put("late", 1, ttl=1800)
+        opened.writer.sync()
+    boot[0] = "now"
+    with disk.store() as again:
+        assert set(again.grid.get_map("m")) == {"early", "late"}
+    boot[0], offset[0] = "later", right + hour
+    with disk.store() as again:
+        assert set(again.grid.get_map("m")) == set()
+
+
 def test_other_settings_are_refused(disk: Disk, tmp_path: Path) -> None:
     with disk.store() as opened:
         opened.grid.get_map("plain")["a"] = 1

@@ -60,7 +60,12 @@ class Clock(msgspec.Struct, frozen=True):
     def of_host() -> Clock:
         """Return that of this host now."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return Clock(boot, time.time_ns() - now())
+        return Clock(boot, Clock.offset_of_host())
+
+    @staticmethod
+    def offset_of_host() -> int:
+        """Return the offset of this host's clock now."""
+        return time.time_ns() - now()
 
     def later(self) -> int:
         """Return by how much moments in the file have to be changed to be those of this host now, in nanoseconds."""

@@ -67,6 +67,8 @@ _COPIED = 64 << 20
 _MOST_THREADS = 4
 """Which copy a checkpoint: more of them wait for the disk or the memory."""
 """Bytes of a checkpoint that are copied at once."""
+_HEAD = 4096
+"""Bytes of a log that have its first frame."""
 _TELL_S = 5.0
 _MOVED = 1024
 """Entries whose times are moved in one transaction."""
@@ -137,13 +139,14 @@ def restore(
     clock = None
     if checkpoint:
         clock = _copy(disk / f"{CHECKPOINT}{checkpoint}", folder, layout, progress)
+    logs = [disk / f"{LOG}{generation}" for generation in generations(disk, LOG) if generation >= checkpoint]
+    clocks = _newest_clocks(clock, logs)
     opened = Opened(folder, layout, is_restoring=True)
     try:
-        if clock is not None and clock.later():
-            _move_times(opened, clock.later())
-        for generation in generations(disk, LOG):
-            if generation >= checkpoint:
-                _apply(opened, disk / f"{LOG}{generation}", progress)
+        if clock is not None and (later := clocks.get(clock.boot, clock).later()):
+            _move_times(opened, later)
+        for path in logs:
+            _apply(opened, path, clocks, progress)
         for env in opened.environments:
             if is_divided:
                 close_partitions([env], range(partition_count))
@@ -256,13 +259,32 @@ def _kind(config: MapConfig) -> tuple[bool, bool, bool]:
 # -- logs ---------------------------------------------------------------------------------------------------------
 
 
-def _apply(opened: Opened, path: Path, progress: _Progress) -> None:
+def _newest_clocks(checkpoint: Clock | None, logs: list[Path]) -> dict[str, Clock]:
+    """Return the last clock that is noted of each boot: the wall clock may have been set after the first one.
+
+    Args:
+        checkpoint: the clock of the checkpoint, which was made after the first of the logs was begun.
+        logs: files, the oldest first.
+    """
+    clocks: dict[str, Clock] = {}
+    for index, path in enumerate(logs):
+        with path.open("rb") as file:
+            first = next(frames(file.read(_HEAD), path), None)
+        if first is not None and first.environment == CLOCK:
+            found = from_json(first.record, Clock)
+            clocks[found.boot] = found
+        if index == 0 and checkpoint is not None:
+            clocks[checkpoint.boot] = checkpoint
+    return clocks
+
+
+def _apply(opened: Opened, path: Path, clocks: Mapping[str, Clock], progress: _Progress) -> None:
     size = path.stat().st_size
     if not size:
         return
     with path.open("r+b") as file:
         data = mmap.mmap(file.fileno(), size, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
-        end = _apply_frames(opened, memoryview(data), path, progress)
+        end = _apply_frames(opened, memoryview(data), path, clocks, progress)
         if end < size:
             logger.warning(
                 "%s ends in the middle of a change, at offset %d of %d: the rest is cut off", path, end, size
@@ -271,7 +293,9 @@ def _apply(opened: Opened, path: Path, progress: _Progress) -> None:
             os.fsync(file.fileno())
 
 
-def _apply_frames(opened: Opened, view: memoryview, path: Path, progress: _Progress) -> int:
+def _apply_frames(
+    opened: Opened, view: memoryview, path: Path, clocks: Mapping[str, Clock], progress: _Progress
+) -> int:
     later, end = 0, 0
     waiting: dict[int, list[tuple[int, memoryview]]] = {}
     reached = []
@@ -282,7 +306,8 @@ def _apply_frames(opened: Opened, view: memoryview, path: Path, progress: _Progr
         end = found.end
         progress.at(path, end)
         if found.environment == CLOCK:
-            later = from_json(found.record, Clock).later()
+            clock = from_json(found.record, Clock)
+            later = clocks.get(clock.boot, clock).later()
             continue
         if found.environment >= len(reached):
             raise GridError(f"{path} is damaged before offset {end}: there is no environment {found.environment}")

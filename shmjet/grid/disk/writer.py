@@ -49,6 +49,8 @@ _LEAST_LOG: Final = 64 << 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _RESERVE: Final = 2 << 20
 """Room on disk that is kept for a checkpoint that makes more of it."""
+_CLOCK_SET_NS: Final = 1_000_000_000
+"""By how much the wall clock has to have been set that a new log says so."""
 _EMPTY: Final = 64 << 10
 """What a copy of an environment takes at most for itself."""
 
@@ -89,6 +91,8 @@ class DiskWriter:
         self._fd = -1
         self._synced = 0
         """Bytes of the log that are on disk."""
+        self._offset = 0
+        """Of the host's clock, as the log says."""
         self._since = sum((folder / f"{LOG}{number}").stat().st_size for number in generations(folder, LOG))
         """Bytes of all logs that are behind the last checkpoint."""
         self._limit = max(log_bytes, _size_of_checkpoint(folder) // 4)
@@ -178,6 +182,8 @@ class DiskWriter:
         reached = list(self._at)
         if self._fd < 0:
             self._begin_log()
+        elif abs(Clock.offset_of_host() - self._offset) > _CLOCK_SET_NS:
+            self._replace_log()
         try:
             for index, env in enumerate(self._opened.environments):
                 while env.announced[LOGGED] != reached[index]:
@@ -236,7 +242,8 @@ class DiskWriter:
         generation = self._generation + 1
         path = self._folder / f"{LOG}{generation}"
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        head = frame(CLOCK, 0, msgspec.json.encode(Clock.of_host()))
+        clock = Clock.of_host()
+        head = frame(CLOCK, 0, msgspec.json.encode(clock))
         try:
             if os.write(fd, head) < len(head):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
@@ -247,7 +254,13 @@ class DiskWriter:
             if isinstance(error, OSError):
                 error.filename = error.filename or str(path)
             raise
-        self._fd, self._synced, self._generation = fd, len(head), generation
+        self._fd, self._synced, self._generation, self._offset = fd, len(head), generation, clock.offset
+
+    def _replace_log(self) -> None:
+        """Begin a new log, and close the one before, all of which is on disk."""
+        before = self._fd
+        self._begin_log()
+        os.close(before)
 
     def _has_large_values(self) -> bool:
         blobs = self._opened.blobs
@@ -289,9 +302,7 @@ class DiskWriter:
             if self._copying.is_alive():
                 return
             self._copying.join()
-        before = self._fd
-        self._begin_log()
-        os.close(before)
+        self._replace_log()
         self._since = 0
         self._copying = threading.Thread(target=self._copy, args=(self._generation,), name="shmjet-checkpoint")
         self._copying.start()
