@@ -95,6 +95,18 @@ class BoundedTable(TableReads):
             default: the result where it does not, and is not there.
             partition: of the entry; where `operation` may be asked again, the result is kept there.
         """
+        try:
+            return self._change_once(work, makes=makes, default=default, partition=partition)
+        except GridFullError:
+            if self.rules.config.max_bytes is None or not self._end_entries_elsewhere():
+                raise
+            return self._change_once(work, makes=makes, default=default, partition=partition)
+
+    def _end_entries_elsewhere(self) -> int:
+        """Remove the entries of a map with a limit whose time is over, in all environments: they count for the limit."""
+        return sum(part.end_entries() for part in self._store.parts_of(self.record_key))
+
+    def _change_once(self, work: Callable[[Changes], Result], *, makes: bool, default: Any, partition: bytes) -> Result:
         config = self.rules.config
         others = 0
         if config.max_bytes is not None and config.eviction == "none":

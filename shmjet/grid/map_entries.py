@@ -178,8 +178,10 @@ class MapEntries:
             value = self._codec.value(stored)
         except BlobVanishedError as error:
             raise missing(error, "the value that was there; the entry has been changed") from error
-        except Exception as error:
+        except BaseException as error:
             self._delete_files(stored)
+            if not isinstance(error, Exception | SystemExit):
+                raise
             raise GridError(
                 f"the new value of {key!r:.100} is stored, but the value that was there cannot be read: {_said(error)}"
             ) from error

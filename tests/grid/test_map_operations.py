@@ -318,6 +318,38 @@ def test_writes_remove_entries_whose_time_is_over_with_their_files(either: Any, 
     assert len(jet) == 50
 
 
+@pytest.mark.parametrize(("raised", "told"), [(SystemExit(3), GridError), (KeyboardInterrupt(), KeyboardInterrupt)])
+def test_a_file_goes_with_its_entry_however_reading_it_ends(
+    either: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, raised: BaseException, told: type[BaseException]
+) -> None:
+    jet = either.get_map("m")
+    jet["a"] = Unreadable(b"x" * 70_000)
+
+    def leave() -> None:
+        raise raised
+
+    monkeypatch.setattr(Unreadable, "meanwhile", staticmethod(leave))
+    with pytest.raises(told):
+        jet.put("a", 1)
+    assert (dict(jet), files(folder)) == ({"a": 1}, 0)
+
+
+def test_entries_whose_time_is_over_take_no_room_of_a_limit_wherever_they_are(either: Any, clock: Clock) -> None:
+    jet = either.get_map("limited")
+    for key in range(8):  # in both environments
+        jet.put(key, "x" * 10_000, ttl=1)
+    clock.now += 2 * SECOND
+    for key in range(8, 16):
+        jet[key] = "x" * 10_000
+    jet["whole"] = "x" * 10_000
+    assert sorted(map(str, jet)) == sorted(map(str, [*range(8, 16), "whole"]))
+    for key in (*range(8, 16), "whole"):
+        jet.put(key, "x" * 10_000, ttl=1)
+    clock.now += 2 * SECOND
+    jet["all"] = "x" * 90_000
+    assert list(jet) == ["all"]
+
+
 @pytest.mark.parametrize("ttl", [0, -1, 0.0001, float("nan"), float("inf")])
 def test_a_time_below_a_millisecond_is_refused(either: Any, ttl: float) -> None:
     with pytest.raises(ConfigError, match="ttl must be"):
