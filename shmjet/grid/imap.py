@@ -349,7 +349,8 @@ class IMap(MutableMapping[K, V]):
         Raises:
             ConfigError: the map has no journal; ValueError: `start` is another text.
 
-        Iterating raises `GridError` when the map was destroyed, and `MemberLostError` when its member was lost.
+        Iterating raises `GridError` when the map was destroyed, and `MemberLostError` when its member was lost. What
+        unpickling raises is raised, and the next step begins with the same changes: nothing is left out.
 
         Example:
             >>> for event in counts.journal():              # doctest: +SKIP
@@ -364,7 +365,8 @@ class IMap(MutableMapping[K, V]):
         instance, whose end waits some seconds for a call that is under way.
 
         Args:
-            fn: gets a `MapEvent`; one of kind "lost" when it was too slow.
+            fn: gets a `MapEvent`; one of kind "lost" when it was too slow, or this process cannot unpickle a key or value
+                of the change, which is logged.
             key: only changes of this entry, and lost ones of its partition; None: all.
 
         Returns:

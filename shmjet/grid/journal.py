@@ -186,6 +186,11 @@ class Listener:
                 self._fn(event)
 
 
+def log_unreadable(label: str, error: BaseException) -> None:
+    """Log that a listener is told of a change as lost, and why."""
+    logger.error("a listener of %s cannot read a change, and is told that it is lost", label, exc_info=error)
+
+
 @contextlib.contextmanager
 def _logged(label: str) -> Iterator[None]:
     try:

@@ -5,7 +5,7 @@ Loads numpy, so it is imported where a journal is read and not by all who have m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -108,6 +108,7 @@ class JournalReader:
         codec: turns entries into keys and values.
         start: "oldest": from the first event on, and what is gone of it is told as lost; "latest": from now on.
         positions: where another reader of the same logs has come to, which is stronger than `start`.
+        unreadable: takes what unpickling an event raised, which is told as lost then; None: `read` raises it.
     """
 
     def __init__(
@@ -117,8 +118,10 @@ class JournalReader:
         codec: EntryCodec,
         start: str = "oldest",
         positions: Mapping[int, Position] | None = None,
+        unreadable: Callable[[BaseException], None] | None = None,
     ) -> None:
         self._label = label
+        self._unreadable = unreadable
         self._codec = codec
         self._store = 0
         known = positions or {}
@@ -138,7 +141,8 @@ class JournalReader:
         """Return what is new, some thousand events at most; nothing when there is nothing.
 
         Raises:
-            GridError: the map was destroyed; MemberLostError: the member that had it was lost.
+            GridError: the map was destroyed; MemberLostError: the member that had it was lost. What unpickling a key or
+            value raises, where `unreadable` does not take it: the next call begins with the same events.
         """
         with without_collector():
             return self._read_all()
@@ -192,9 +196,14 @@ class JournalReader:
         """Return events whose entries have been packed; no Python function runs for each."""
         try:
             return journal_events(MapEvent, _KINDS, events, self._codec.parts(packed))
-        except BlobVanishedError:
+        except (Exception, SystemExit) as error:
+            is_vanished = isinstance(error, BlobVanishedError)
+            if not is_vanished and self._unreadable is None:
+                raise
             if len(events) > 1:
                 return [self._decoded([event], journal_parts([event])[0])[0] for event in events]
+            if not is_vanished and self._unreadable is not None:
+                self._unreadable(error)
             event = Event.unpack(events[0])
             return [MapEvent("lost", None, None, None, event.partition, event.sequence, 1)]
 

@@ -7,12 +7,13 @@ events a listener wants. Must not know entries as they are now, and writes nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmjet.core.map_config import MapConfig
 from shmjet.data.errors import ConfigError
 from shmjet.grid.entries import EntryCodec
-from shmjet.grid.journal import Journal, Listener, Listeners
+from shmjet.grid.journal import Journal, Listener, Listeners, log_unreadable
 from shmjet.grid.map_event import STARTS, MapEvent, Position
 
 if TYPE_CHECKING:
@@ -60,19 +61,24 @@ class MapJournal:
         if not callable(fn):
             raise TypeError(f"{self._label}: a listener must be a function, got {fn!r:.80} ({type(fn).__name__})")
         wanted = self._wanted(key)
-        listener = Listener(self._label, self.reader("latest"), fn, wanted, is_far=self._is_far)
+        reader = self.reader("latest", unreadable=partial(log_unreadable, self._label))
+        listener = Listener(self._label, reader, fn, wanted, is_far=self._is_far)
         self._listeners.add(listener)
         return listener.remove
 
     def reader(
-        self, start: str, share: tuple[int, int] = (0, 1), positions: Mapping[int, Position] | None = None
+        self,
+        start: str,
+        share: tuple[int, int] = (0, 1),
+        positions: Mapping[int, Position] | None = None,
+        unreadable: Callable[[BaseException], None] | None = None,
     ) -> JournalReader:
         """Return what reads the journal, in one thread.
 
         Args:
             start: "oldest" or "latest".
             share: (index, count): of the environments each one in `count`, from `index` on.
-            positions: see `JournalReader`.
+            positions, unreadable: see `JournalReader`.
 
         Raises:
             ConfigError: the map has no journal; ValueError: `start` is another text.
@@ -88,7 +94,7 @@ class MapJournal:
 
         index, count = share
         logs: dict[int, Log] = {at: self._logs[at] for at in range(index, len(self._logs), count)}
-        return JournalReader(f"map {self._name!r}", logs, self._codec, start, positions)
+        return JournalReader(f"map {self._name!r}", logs, self._codec, start, positions, unreadable)
 
     def _wanted(self, key: Any) -> Callable[[MapEvent], bool]:
         if key is None:

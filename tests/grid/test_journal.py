@@ -394,6 +394,35 @@ def test_a_listener_that_exits_is_called_again(
     assert "listener of IMap('j') has raised an error" in caplog.text
 
 
+class Unreadable:
+    def __reduce__(self) -> Any:
+        return _fail, ()
+
+
+def _fail() -> None:
+    raise ModuleNotFoundError("No module named 'elsewhere'")
+
+
+def test_a_listener_is_told_of_a_change_that_cannot_be_read_as_lost_and_gets_the_next_one(
+    either: Any, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    jet = either.get_map("j")
+    everything: list[MapEvent] = []
+    one: list[MapEvent] = []
+    jet.add_listener(everything.append)
+    jet.add_listener(one.append, key="c")
+    jet["a"], jet["b"], jet["c"] = 1, Unreadable(), 3
+    eventually(lambda: len(everything) == 3)
+    eventually(lambda: bool(one) and one[-1].new == 3)
+    assert sorted((event.kind, event.new, event.lost) for event in everything if event.kind != "lost") == [
+        ("added", 1, 0),
+        ("added", 3, 0),
+    ]
+    assert [(event.partition, event.lost) for event in everything if event.kind == "lost"] == [(partition_id("b", 271), 1)]
+    assert "a listener of IMap('j') cannot read a change" in caplog.text
+    assert "No module named 'elsewhere'" in caplog.text
+
+
 def test_a_listener_can_remove_itself(either: Any, eventually: Eventually) -> None:
     jet, seen, removes = either.get_map("j"), [], []
 
