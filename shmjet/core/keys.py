@@ -58,10 +58,13 @@ def canonical_bytes(key: Any) -> bytes:
         >>> canonical_bytes("jet"), canonical_bytes(258.0), canonical_bytes(None)
         (b'jet', b'\\x02\\x01\\x00\\x00\\x00\\x00\\x00\\x00', b'N')
     """
-    custom = getattr(key, "__partition_key__", None)
-    if custom is not None and not isinstance(key, type):
-        return canonical_bytes(custom())
-    tag, payload = _tagged(key)
+    try:
+        custom = getattr(key, "__partition_key__", None)
+        if custom is not None and not isinstance(key, type):
+            return canonical_bytes(custom())
+        tag, payload = _tagged(key)
+    except RecursionError:
+        raise TypeError(_too_deep(key)) from None
     return payload if tag in _PLAIN else tag + payload
 
 
@@ -77,7 +80,10 @@ def canonical_tagged(key: Any) -> bytes:
         >>> canonical_tagged("a"), canonical_tagged(b"a")
         (b'sa', b'ba')
     """
-    tag, payload = _tagged(key)
+    try:
+        tag, payload = _tagged(key)
+    except RecursionError:
+        raise TypeError(_too_deep(key)) from None
     return tag + payload
 
 
@@ -302,6 +308,13 @@ def _parts(values: Sequence[Any]) -> bytes:
 
 def _type_name(key: Any) -> str:
     return f"{type(key).__module__}.{type(key).__qualname__}"
+
+
+def _too_deep(key: Any) -> str:
+    return (
+        f"a {_type_name(key)} cannot be a key: what it consists of is nested too deeply, or its __partition_key__() "
+        "returns objects with such a method without end; make it text, a number or a flat tuple"
+    )
 
 
 def _refusal(key: Any) -> str:

@@ -310,6 +310,21 @@ def test_other_types_are_refused_with_advice(key, advice, function):
         function(key)
 
 
+class Endless:
+    def __partition_key__(self):
+        return Endless()
+
+
+@pytest.mark.parametrize("function", [canonical_bytes, canonical_tagged, partition_id])
+def test_a_key_that_is_nested_too_deeply_is_a_type_error(function):
+    deep = ()
+    for _ in range(100_000):
+        deep = (deep,)
+    for key in (deep, Endless()):
+        with pytest.raises(TypeError, match=r"cannot be a key: what it consists of is nested too deeply.*flat tuple"):
+            function(key)
+
+
 @pytest.mark.parametrize(
     "key",
     [AnyCase("A"), Remainder(7), Unordered((2, 1)), Route("b", "a"), Ticket(1), Twin.B, (1, AnyCase("A"))],
