@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import re
 import struct
@@ -36,6 +37,8 @@ else:
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+logger = logging.getLogger("shmjet.grid")
 
 INLINE_LIMIT = 64 * 1024
 """Bytes of an encoded value up to which it lies in LMDB."""
@@ -232,7 +235,7 @@ class BlobStore:
         return name.encode()
 
     def _refuse(self, error: BaseException, size: int) -> None:
-        """Raise GridFullError where an error says that there is no room for a value, GridError for others of the disk."""
+        """Raise GridFullError where an error says that there is no room for a value, GridError for others."""
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             more = "/dev/shm more (`mount -o remount,size=...`, docker's --shm-size)"
             raise GridFullError(
@@ -353,12 +356,19 @@ class BlobStore:
         return _NAME.fullmatch(name) is not None
 
     def delete(self, names: Iterable[bytes]) -> None:
-        """Delete files; files that are gone already, and names that `write` does not make, do not matter."""
+        """Delete files; files that are gone already, and names that `write` does not make, do not matter.
+
+        A file that cannot be deleted is logged: a store on disk removes it when it is started anew.
+        """
         for name in names:
             if self.is_name(name):
                 path = self.folder / name.decode()
-                if self.gone is None:
-                    path.unlink(missing_ok=True)
-                else:
-                    with contextlib.suppress(FileNotFoundError):
+                try:
+                    if self.gone is None:
+                        path.unlink()
+                    else:
                         path.rename(self.gone / path.name)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:  # what it belonged to is gone, and the change that did so is made
+                    logger.warning("the file of a large value that is gone cannot be removed, and stays: %s", error)

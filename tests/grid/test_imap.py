@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import errno
+import os
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -218,6 +221,21 @@ def test_a_large_value_that_cannot_be_written_is_a_grid_error_and_changes_nothin
         with pytest.raises(GridError, match=f"cannot be written to {blobs}: .* No such file or directory"):
             put()
     assert dict(jet) == {"a": "small"}
+
+
+def test_a_write_whose_old_file_cannot_be_removed_is_done_and_returns_the_old_value(
+    grid: Grid, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    jet = grid.get_map("m")
+    jet["a"] = "x" * 100_000
+
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert jet.put("a", 1) == "x" * 100_000
+    assert dict(jet) == {"a": 1}
+    assert "cannot be removed, and stays: [Errno 13] Permission denied" in caplog.text
 
 
 def test_an_entry_whose_file_went_away_meanwhile_is_looked_up_again(grid: Grid) -> None:

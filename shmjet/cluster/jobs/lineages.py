@@ -30,7 +30,7 @@ class Lineages:
         Raises:
             ConfigError: there is no such snapshot.
             PlanError: it has state of vertices that the job does not have.
-            ShmjetError: there is no room for snapshots.
+            ShmjetError: they cannot be kept on disk: there is no room, say.
         """
         settings, initial = job.settings, None
         if settings.initial_snapshot is not None:
@@ -52,7 +52,7 @@ class Lineages:
                 lineage.begin_from(initial)
         except OSError as error:
             place = str(self._snapshots.root)
-            raise ShmjetError(f"there is no room for snapshots in {place!r}: {error}") from error
+            raise ShmjetError(f"the snapshots of a job cannot be kept in {place!r}: {error}") from error
         return lineage
 
     def named(self, name: str, job: Submission) -> Lineage:
