@@ -103,7 +103,7 @@ class BoundedTable(TableReads):
             return self._change_once(work, makes=makes, default=default, partition=partition)
 
     def _end_entries_elsewhere(self) -> int:
-        """Remove the entries of a map with a limit whose time is over, in all environments: they count for the limit."""
+        """Remove entries of the map whose time is over, in all environments: they count for its limit."""
         return sum(part.end_entries() for part in self._store.parts_of(self.record_key))
 
     def _change_once(self, work: Callable[[Changes], Result], *, makes: bool, default: Any, partition: bytes) -> Result:

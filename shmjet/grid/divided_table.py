@@ -110,9 +110,7 @@ class DividedTable(Table):
             assert stored is not None
             return super().add(key, stored, with_blobs=has_file)
 
-    def swap(
-        self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool, end: int = 0
-    ) -> bool:
+    def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool, end: int = 0) -> bool:
         """See `Table.swap`."""
         with self._settled(key, value) as (stored, has_file):
             return super().swap(key, expected, stored, with_blobs=has_file, end=end)

@@ -203,7 +203,8 @@ class IMap(MutableMapping[K, V]):
         An entry whose value cannot be unpickled here is put back, and what unpickling raised is raised.
 
         Raises:
-            GridError: it could not be unpickled, and not be put back: another one was put meanwhile, or its `ttl` is over.
+            GridError: it could not be unpickled, and not be put back: another one was put meanwhile, or its `ttl` is
+                over.
         """
         value = self._entries.pop(key, _MISSING)
         if value is not _MISSING:
@@ -365,8 +366,8 @@ class IMap(MutableMapping[K, V]):
         instance, whose end waits some seconds for a call that is under way.
 
         Args:
-            fn: gets a `MapEvent`; one of kind "lost" when it was too slow, or this process cannot unpickle a key or value
-                of the change, which is logged.
+            fn: gets a `MapEvent`; one of kind "lost" when it was too slow, or this process cannot unpickle a key or
+                value of the change, which is logged.
             key: only changes of this entry, and lost ones of its partition; None: all.
 
         Returns:

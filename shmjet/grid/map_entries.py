@@ -191,8 +191,8 @@ class MapEntries:
     def _put_back(self, key: Any, table: Table, tail: bytes, stored: bytes, error: BaseException) -> None:
         """Store an entry that was taken out and cannot be read, unless the key has another one by now.
 
-        It ends when it would have ended, by the clock of the host that has its partition: if that is another one by now,
-        its time may be another, too.
+        It ends when it would have ended, by the clock of the host that has its partition: if that is another one by
+        now, its time may be another, too.
 
         Raises:
             GridError: it is gone, and why.

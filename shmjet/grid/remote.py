@@ -225,9 +225,7 @@ class RemoteTable:
         operation = Replace(*self._at, key, self._ahead(value), with_blobs, ttl, only_present)
         return self._change(operation, bytes | None)  # type: ignore[arg-type]
 
-    def swap(
-        self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool, end: int = 0
-    ) -> bool:
+    def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool, end: int = 0) -> bool:
         """See `Table.swap`."""
         put = None if value is None else self._ahead(value)
         return self._change(Swap(*self._at, key, expected, put, with_blobs, end), bool)

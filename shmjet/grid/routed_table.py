@@ -80,9 +80,7 @@ class RoutedTable:
 
         return self._change(self._place(key), work)
 
-    def swap(
-        self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool, end: int = 0
-    ) -> bool:
+    def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool, end: int = 0) -> bool:
         """See `Table.swap`."""
         return self._change(
             self._place(key), lambda table: table.swap(key, expected, value, with_blobs=with_blobs, end=end)

@@ -166,9 +166,7 @@ class Table(BoundedTable):
 
         return self._change(work, partition=key[: PARTITION.size])
 
-    def swap(
-        self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool, end: int = 0
-    ) -> bool:
+    def swap(self, key: bytes, expected: bytes | None, value: bytes | None, *, with_blobs: bool, end: int = 0) -> bool:
         """Store or remove one entry if what is stored is what the caller has seen, and say whether it was.
 
         Args:
@@ -176,8 +174,8 @@ class Table(BoundedTable):
             expected: the value from `find`, None for none.
             value: the new one, None to remove it.
             with_blobs: whether the new value needs a blob.
-            end: moment at which the new entry ends, by the clock of this store's host; 0: never. One that has ended is
-                not stored, and its blob is not used.
+            end: moment at which the new entry ends, by the clock of this store's host; 0: never. An entry that has
+                ended is not stored, and its blob is not used.
         """
 
         def work(changes: Changes) -> bool:

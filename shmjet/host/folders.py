@@ -28,7 +28,9 @@ def usable_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         if os.path.islink(folder):
-            raise OSError(errno.ENOENT, f"a link to {os.readlink(folder)!r}, which is no folder", str(folder)) from None
+            raise OSError(
+                errno.ENOENT, f"a link to {os.readlink(folder)!r}, which is not a folder", str(folder)
+            ) from None
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         number = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES

@@ -61,8 +61,8 @@ def test_the_base_is_a_folder_one_can_write_to(tmp_path: Path) -> None:
     [
         ("file", "Not a directory"),
         ("file/below", "Not a directory"),
-        ("link", "a link to 'nowhere', which is no folder"),
-        ("loop", "a link to 'loop', which is no folder"),
+        ("link", "a link to 'nowhere', which is not a folder"),
+        ("loop", "a link to 'loop', which is not a folder"),
     ],
 )
 def test_a_storage_that_is_no_folder_is_refused_with_the_reason(tmp_path: Path, name: str, reason: str) -> None:

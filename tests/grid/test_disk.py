@@ -557,7 +557,9 @@ def test_a_store_on_a_full_disk_is_brought_back_with_the_room_that_is_kept(
 
     def restored(name: str) -> None:
         phases.clear()
-        place = StoreOnDisk(tmp_path / name, disk.folder, 7, MAPS, 0.002, phase=lambda _: phases.append(reserve.exists()))
+        place = StoreOnDisk(
+            tmp_path / name, disk.folder, 7, MAPS, 0.002, phase=lambda _: phases.append(reserve.exists())
+        )
         with Grid.open(tmp_path / name) as grid:
             assert dict(grid.get_map("plain")) == {"a": 1}
         place.close()

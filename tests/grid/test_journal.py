@@ -418,7 +418,8 @@ def test_a_listener_is_told_of_a_change_that_cannot_be_read_as_lost_and_gets_the
         ("added", 1, 0),
         ("added", 3, 0),
     ]
-    assert [(event.partition, event.lost) for event in everything if event.kind == "lost"] == [(partition_id("b", 271), 1)]
+    lost = [(event.partition, event.lost) for event in everything if event.kind == "lost"]
+    assert lost == [(partition_id("b", 271), 1)]
     assert "a listener of IMap('j') cannot read a change" in caplog.text
     assert "No module named 'elsewhere'" in caplog.text
 

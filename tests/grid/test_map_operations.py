@@ -240,7 +240,7 @@ def test_an_entry_that_cannot_be_read_and_whose_time_ends_meanwhile_is_gone_with
         clock.now += 60 * SECOND
 
     monkeypatch.setattr(Unreadable, "meanwhile", staticmethod(wait))
-    with pytest.raises(GridError, match=r"of 'a' cannot be read \(ModuleNotFoundError: .* any more: .* its time is over"):
+    with pytest.raises(GridError, match=r"of 'a' cannot be read \(ModuleNotFoundError: .* or its time is over"):
         jet.pop("a")
     assert (len(jet), files(folder)) == (0, 0)
 
