@@ -84,6 +84,22 @@ def test_a_short_operation_is_answered_at_once_unless_another_process_writes(tmp
     asyncio.run(story())
 
 
+def test_a_refusal_for_want_of_room_names_the_member(tmp_path: Path) -> None:
+    Grid.create(tmp_path / "grid", environments=1, maps={"small": MapConfig(max_bytes=10)})
+    write = Replace(0, record_key(MAP_RECORD, "small"), PLACE + b"sa", _encode(("a", "a long value")), False)
+
+    async def story() -> None:
+        grid, client = GridRequests(tmp_path / "grid", address=lambda: "10.0.0.1:5701"), Asker()
+        grid.perform(client, call(1, write))
+        await until(lambda: len(client.told) == 1)
+        assert client.told[0].error == "GridFullError"
+        assert client.told[0].text.startswith("no room for map 'small'")
+        assert client.told[0].text.endswith("(on the member 10.0.0.1:5701)")
+        grid.close()
+
+    asyncio.run(story())
+
+
 class Network:
     """The network of a member that hears what is said to it and remembers what it says."""
 

@@ -19,7 +19,7 @@ from shmjet.cluster.protocol import AwaitBackups, Done, GridCall, GridReply, Ref
 from shmjet.cluster.requests.client_connections import Client, LocalClient
 from shmjet.cluster.requests.request_forwarder import MAPS_LOST
 from shmjet.grid.blobs import STAGED_S
-from shmjet.grid.errors import GridError, NotOnDiskError
+from shmjet.grid.errors import GridError, GridFullError, NotOnDiskError
 from shmjet.ipc.background_tasks import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class GridRequests:
         pass_on: has another member perform an operation.
         backed_up: gives a future that is done when all backups have the changes of an environment up to a number, or
             None if they have; PartitionMovedError where that may never be. None: there are no backups.
+        address: gives that of this member, for errors; empty where there are no others.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class GridRequests:
         me: Callable[[], str] = lambda: "",
         pass_on: Callable[[str, Any, GridCall], None] | None = None,
         backed_up: Callable[[int, int], asyncio.Future[None] | None] | None = None,
+        address: Callable[[], str] = lambda: "",
     ) -> None:
+        self._address = address
         self._backed_up = backed_up
         self._folder = folder
         self._trouble = trouble
@@ -87,7 +90,7 @@ class GridRequests:
                 return False
             self._reply(client, GridReply(request.request, found[0], service.store), found[1])
         except Exception as error:
-            client.send(refused(request.request, error))
+            client.send(refused(request.request, error, self._address()))
         return True
 
     def _reply(self, client: Client, reply: GridReply, unsettled: Unsettled | None) -> None:
@@ -102,7 +105,7 @@ class GridRequests:
         if settled.cancelled():
             return
         error = settled.exception()
-        client.send(reply if error is None else refused(reply.request, error))
+        client.send(reply if error is None else refused(reply.request, error, self._address()))
 
     async def _in_turn(self, client: Client, request: GridCall) -> None:
         async with self._turns.setdefault(client, asyncio.Semaphore(_MOST_AT_ONCE)):
@@ -124,7 +127,7 @@ class GridRequests:
                 self._sweeping = loop.call_later(STAGED_S, self._sweep, service)
             self._reply(client, GridReply(request.request, body, service.store), unsettled)
         except Exception as error:
-            client.send(refused(request.request, error))
+            client.send(refused(request.request, error, self._address()))
 
     def _sweep(self, service: GridService) -> None:
         self._tasks.start(self._swept(service))
@@ -171,10 +174,19 @@ class GridRequests:
             self._service.close()
 
 
-def refused(request: int, error: BaseException) -> Refused:
-    """Return the answer to an operation that raised an error."""
+def refused(request: int, error: BaseException, address: str = "") -> Refused:
+    """Return the answer to an operation that raised an error.
+
+    Args:
+        request: its number.
+        error: what it raised.
+        address: of the member, which is named where its memory or disk takes no more; empty: it need not be.
+    """
+    where = f" (on the member {address})" if address else ""
     if isinstance(error, NotOnDiskError):
-        return Refused(request, type(error).__name__, str(error), error.result or b"")
+        return Refused(request, type(error).__name__, f"{error}{where}", error.result or b"")
+    if isinstance(error, GridFullError):
+        return Refused(request, type(error).__name__, f"{error}{where}")
     if isinstance(error, GridError):
         return Refused(request, type(error).__name__, str(error))
     logger.error("an operation on a map or list failed", exc_info=error)

@@ -71,7 +71,8 @@ class MemberGrid:
         if network is not None:
             self._make_keeper(network, me)
         backed_up = None if self.keeper is None else self.keeper.backed_up
-        self.requests = GridRequests(folder, self._trouble, me, pass_on, backed_up)
+        address = (lambda: "") if network is None else (lambda: network.address)
+        self.requests = GridRequests(folder, self._trouble, me, pass_on, backed_up, address)
 
     def _make_on_disk(
         self,
