@@ -546,7 +546,7 @@ class ProcessorTasklet:
     # -- input --------------------------------------------------------------------------------------------------
 
     def _fill_inbox(self) -> bool:
-        """Give the inbox the next slice, if there is one; at most one edge is drained, in turn within the open group."""
+        """Give the inbox the next slice, if there is one; at most one edge is drained, in turn in the open group."""
         intake, limit = self.intake, self._inbox_limit.value
         if not intake.has_items and intake.mark is None:
             self._drain()
