@@ -67,3 +67,24 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, sai
     (tmp_path / "partitions").write_bytes(content)
     with pytest.raises(ConfigError, match=said):
         on_disk(tmp_path)
+
+
+def test_a_changed_byte_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    on_disk(tmp_path).note("me", table(), {0: 1 << 60, 1: 5})
+    path = tmp_path / "partitions"
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(ConfigError, match=rf"^{path} .*give another folder as storage") as raised:
+            on_disk(tmp_path)
+        assert "copy" in str(raised.value) or "in format" in str(raised.value)
+
+
+def test_a_file_of_an_older_version_is_read(tmp_path: Path) -> None:
+    on_disk(tmp_path).note("me", table(), {0: 7})
+    path = tmp_path / "partitions"
+    now = msgspec.msgpack.decode(path.read_bytes())
+    path.write_bytes(msgspec.msgpack.encode(now[:3]))
+    older = on_disk(tmp_path).found
+    assert older is not None
+    assert older.table == table()

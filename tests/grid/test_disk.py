@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import pickle
 import random
+import re
 import shutil
 import threading
 import time
@@ -269,6 +271,60 @@ def test_a_checkpoint_that_is_too_short_is_an_error_that_names_the_file(
         os.truncate(checkpoint / name, min(size, (checkpoint / name).stat().st_size - 1))
     with pytest.raises(GridError, match=rf"{checkpoint.name}/{name} is damaged: .*Bring the file back"), disk.store():
         pass
+
+
+def test_a_changed_byte_of_a_checkpoint_is_an_error_that_names_its_file(disk: Disk) -> None:
+    with disk.store(log_bytes=1) as opened:
+        opened.grid.get_map("m").put_all({number: "v" * 100 + str(number) for number in range(3000)})
+        until(lambda: bool(files.generations(disk.folder, files.CHECKPOINT)))
+        wanted = opened.all()
+    (checkpoint,) = disk.folder.glob(f"{files.CHECKPOINT}*")
+    chance = random.Random(7)
+    for path in [*checkpoint.iterdir(), disk.folder / files.STORE_FILE]:
+        whole = path.read_bytes()
+        for at in {0, len(whole) - 1, *(chance.randrange(len(whole)) for _ in range(6))}:
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :])
+            said = ""
+            try:
+                with disk.store() as opened:  # the name of a checksum has changed, so there is none
+                    assert path.suffix == ".json"
+                    assert opened.all() == wanted
+            except (GridError, ConfigError) as error:
+                said = str(error)
+            assert not said or str(path) in said
+        path.write_bytes(whole)
+    first, second = checkpoint / "0", checkpoint / "1"
+    if second.exists():
+        first.rename(checkpoint / "other")
+        second.rename(first)
+        (checkpoint / "other").rename(second)
+        with pytest.raises(GridError, match=rf"{checkpoint}/[01] is damaged: "), disk.store():
+            pass
+
+
+def test_the_number_of_environments_of_a_store_has_a_checksum(disk: Disk) -> None:
+    with disk.store() as opened:
+        opened.grid.get_map("m").put_all(dict.fromkeys(range(100), 1))
+    path = disk.folder / files.STORE_FILE
+    whole = path.read_text()
+    path.write_text(re.sub('"environments":[0-9]', '"environments":7', whole))
+    wanted = r"store\.json is damaged: its checksum does not fit.*Bring the file back"
+    with pytest.raises(GridError, match=wanted), disk.store():
+        pass
+
+
+def test_a_checkpoint_of_an_older_version_is_read(disk: Disk) -> None:
+    with disk.store(log_bytes=1) as opened:
+        opened.grid.get_map("m")["a"] = 1
+        until(lambda: bool(files.generations(disk.folder, files.CHECKPOINT)))
+    (checkpoint,) = disk.folder.glob(f"{files.CHECKPOINT}*")
+    described = json.loads((checkpoint / "clock.json").read_bytes())
+    assert len(described["environments"]) == len(list(checkpoint.iterdir())) - 1
+    (checkpoint / "clock.json").write_text(json.dumps({name: described[name] for name in ("boot", "offset")}))
+    store = disk.folder / files.STORE_FILE
+    store.write_text(re.sub(',"checksum":"[0-9a-f]{8}"', "", store.read_text()))
+    with disk.store() as again:
+        assert again.all() == {"m": {"a": 1}}
 
 
 def test_a_large_value_whose_file_is_too_short_is_an_error_that_names_it(disk: Disk) -> None:
@@ -627,13 +683,15 @@ def test_other_settings_are_refused(disk: Disk, tmp_path: Path) -> None:
         restore(tmp_path / "b", disk.folder, 7, {"plain": MapConfig(max_bytes=1000)}, waits_for_disk=False)
     store = disk.folder / files.STORE_FILE
     before = store.read_text()
-    store.write_text(before.replace('"format":2', '"format":7'))
+    of_an_older_version = re.sub(',"checksum":"[0-9a-f]{8}"', "", before)
+    assert of_an_older_version != before
+    store.write_text(of_an_older_version.replace('"format":2', '"format":7'))
     with pytest.raises(ConfigError, match=r"in format 7\.5; this shmjet reads 1\.5 and 2\.5"):
         restore(tmp_path / "c", disk.folder, 7, MAPS, waits_for_disk=False)
     store.write_text("{}")
     with pytest.raises(ConfigError, match=r"format 0\.0"):
         restore(tmp_path / "d", disk.folder, 7, MAPS, waits_for_disk=False)
-    store.write_text(before)
+    store.write_text(of_an_older_version)
     said: list[str] = []
     restore(tmp_path / "e", disk.folder, 7, MAPS, waits_for_disk=False, phase=said.append)
     assert said == [f"bringing its maps and lists back from {disk.folder}"]

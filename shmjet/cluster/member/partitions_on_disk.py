@@ -18,6 +18,7 @@ from shmjet.cluster.partitions.recovery import StoredTable
 from shmjet.cluster.partitions.table import NO_TABLE, PartitionTable, Version
 from shmjet.data.decoders import converter, from_msgpack
 from shmjet.data.errors import ConfigError
+from shmjet.grid.disk.checksums import CHANGED, UNSET, fits, with_checksum
 from shmjet.host.folders import replace_file, sync_folder
 
 _FILE: Final = "partitions"
@@ -28,6 +29,8 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
     format: int
     stored: StoredTable
     lineages: dict[int, int]
+    checksum: str = ""
+    """Of all that is in front of it (`shmjet.grid.disk.checksums`); older versions have written none."""
 
 
 class PartitionsOnDisk:
@@ -79,8 +82,8 @@ class PartitionsOnDisk:
             return
         addresses = self._addresses()
         stored = StoredTable(me, table, tuple(addresses.get(member, member) for member in table.members))
-        content = msgspec.msgpack.encode(_Content(_FORMAT, stored, dict(lineages)))
-        replace_file(self._path, content, f"new-{_FILE}")
+        content = msgspec.msgpack.encode(_Content(_FORMAT, stored, dict(lineages), UNSET))
+        replace_file(self._path, with_checksum(content), f"new-{_FILE}")
         self._noted, self._has = (me, table.version), set(lineages)
 
     def forget(self) -> None:
@@ -108,9 +111,16 @@ def _read(path: Path) -> _Content | None:
                 f"{path} says in format {version!r} which partitions lie here; this shmjet reads {_FORMAT}: start the "
                 "version that wrote it, or give another folder as storage"
             )
-        return converter(_Content)(found)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(
-            f"{path} does not say which partitions lie here ({error}): bring it back from a copy, or give another "
-            "folder as storage to begin without these maps and lists"
-        ) from error
+        content = converter(_Content)(found)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _damaged(path, str(error)) from error
+    if not fits(data, content.checksum):
+        raise _damaged(path, CHANGED)
+    return content
+
+
+def _damaged(path: Path, how: str) -> ConfigError:
+    return ConfigError(
+        f"{path} does not say which partitions lie here ({how}): bring it back from a copy, or give another "
+        "folder as storage to begin without these maps and lists"
+    )

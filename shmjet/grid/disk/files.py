@@ -16,18 +16,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from shmjet._native import CRC32_IS_FAST
 from shmjet.core.map_config import MapConfig
 from shmjet.data.decoders import from_json
 from shmjet.data.errors import ConfigError
+from shmjet.grid.disk.checksums import CHANGED, UNSET, crc32, fits, with_checksum
 from shmjet.grid.errors import GridError
 from shmjet.grid.times import now
 from shmjet.host.folders import replace_file
-
-if CRC32_IS_FAST:
-    from shmjet._native import crc32
-else:
-    from zlib import crc32
 
 FORMAT = 2
 """The version of what is described here."""
@@ -73,6 +68,42 @@ class Clock(msgspec.Struct, frozen=True):
         return 0 if here.boot == self.boot else self.offset - here.offset
 
 
+class CheckpointFile(Clock, frozen=True):
+    """What has to be known of a checkpoint before its environments are read.
+
+    Args:
+        environments: size and CRC-32 of the file of each; older versions have written none.
+        checksum: of the file that has this; see `checksums`.
+    """
+
+    environments: list[tuple[int, int]] = []
+    checksum: str = ""
+
+    def write(self, path: Path) -> None:
+        """Write a file with it. Raises OSError."""
+        data = with_checksum(msgspec.json.encode(msgspec.structs.replace(self, checksum=UNSET)))
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @staticmethod
+    def read(path: Path) -> CheckpointFile:
+        """Return what a file has.
+
+        Raises:
+            GridError: it is not there, or damaged.
+        """
+        try:
+            data = path.read_bytes()
+            found = from_json(data, CheckpointFile)
+        except (OSError, ValueError) as error:
+            raise damaged(path, str(error)) from error
+        if not fits(data, found.checksum):
+            raise damaged(path, CHANGED)
+        return found
+
+
 class StoreFile(msgspec.Struct, frozen=True):
     """What has to be known of a store on disk before anything else of it is read.
 
@@ -80,6 +111,7 @@ class StoreFile(msgspec.Struct, frozen=True):
         partition_count, environments, maps, is_divided: as of the store (`grid.layout.Layout`).
         version: of the bytes in the store.
         format: of the files.
+        checksum: of the file that has this; see `checksums`.
     """
 
     partition_count: int
@@ -88,10 +120,12 @@ class StoreFile(msgspec.Struct, frozen=True):
     version: int
     format: int = FORMAT
     is_divided: bool = False
+    checksum: str = ""
 
     def write(self, folder: Path) -> None:
         """Write it, whole or not at all; it is on disk when this returns."""
-        replace_file(folder / STORE_FILE, msgspec.json.encode(self), UNFINISHED + STORE_FILE)
+        data = with_checksum(msgspec.json.encode(msgspec.structs.replace(self, checksum=UNSET)))
+        replace_file(folder / STORE_FILE, data, UNFINISHED + STORE_FILE)
 
     @staticmethod
     def read(folder: Path, version: int) -> StoreFile | None:
@@ -108,6 +142,8 @@ class StoreFile(msgspec.Struct, frozen=True):
             return None
         try:
             versions = from_json(data, dict[str, msgspec.Raw])
+            if not fits(data, from_json(versions.get("checksum", b'""'), str)):
+                raise damaged(path, CHANGED)
             found = [int(bytes(versions.get(name, b"0"))) for name in ("format", "version")]
             if found[0] not in FORMATS or found[1] != version:
                 known = " and ".join(f"{known}.{version}" for known in FORMATS)
@@ -117,7 +153,7 @@ class StoreFile(msgspec.Struct, frozen=True):
                 )
             return from_json(data, StoreFile)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise GridError(f"{path} does not describe maps and lists: {error}") from error
+            raise damaged(path, f"it does not describe maps and lists: {error}") from error
 
 
 class Frame(NamedTuple):
@@ -155,10 +191,7 @@ def frames(data: Sequence[int] | memoryview | bytes, path: Path) -> Iterator[Fra
     start = behind.find(MAGIC)
     while start >= 0:
         if _frame_at(memoryview(behind), start) is not None:
-            raise GridError(
-                f"{path} is damaged at offset {at}: what is there cannot be read, and what follows can. Bring the file "
-                "back from a copy, or give another folder as storage to begin without these maps and lists"
-            )
+            raise damaged(path, f"what is at offset {at} cannot be read, and what follows can")
         start = behind.find(MAGIC, start + 1)
 
 
@@ -173,6 +206,14 @@ def _frame_at(view: memoryview, at: int) -> Frame | None:
     if crc32(record, crc32(view[at + _CHECKED_FROM : at + FRAME.size], length)) != checksum:
         return None
     return Frame(environment, number, record, end)
+
+
+def damaged(path: Path, how: str) -> GridError:
+    """Return the error for a file that is not as it was written."""
+    return GridError(
+        f"{path} is damaged: {how}. Bring the file back from a copy, or give another folder as storage to begin "
+        "without these maps and lists"
+    )
 
 
 def generations(folder: Path, kind: str) -> list[int]:

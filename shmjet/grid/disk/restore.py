@@ -25,14 +25,17 @@ from shmjet.data.errors import ConfigError
 from shmjet.grid.change_log import decode_changes, last_number, trim
 from shmjet.grid.changes import Changes, Entry, Rules, flags_of
 from shmjet.grid.commit_counters import BACKED_UP, LOGGED, ON_DISK
+from shmjet.grid.disk.checksums import CHANGED, of_file
 from shmjet.grid.disk.files import (
     CHECKPOINT,
     CLOCK,
     LOG,
     STORE_FILE,
     UNFINISHED,
+    CheckpointFile,
     Clock,
     StoreFile,
+    damaged,
     frames,
     generations,
 )
@@ -200,45 +203,48 @@ class _Progress:
 
 def _copy(checkpoint: Path, folder: Path, layout: Layout, progress: _Progress) -> Clock:
     """Put the environments of a checkpoint where those of an empty store are; returns their clock."""
+    described = CheckpointFile.read(checkpoint / CLOCK_FILE)
 
     def copy(index: int) -> None:
         source, target, done = checkpoint / str(index), folder / str(index) / "data.mdb", 0
+        noted = described.environments[index] if described.environments else None
         try:
-            with source.open("rb", 0) as read, target.open("wb", 0) as written:
-                while copied := os.sendfile(written.fileno(), read.fileno(), done, _COPIED):
-                    done += copied
-                    progress.at(source, done)
+            read = source.open("rb", 0)
         except FileNotFoundError:
-            raise _damaged(source, "it is not there") from None
-        _look_at(source, target, done)
+            raise damaged(source, "it is not there") from None
+        with read, target.open("wb", 0) as written:
+            while copied := os.sendfile(written.fileno(), read.fileno(), done, _COPIED):
+                done += copied
+                progress.at(source, done)
+            if noted is None:
+                _look_at(source, target, done)
+            elif done != noted[0]:
+                raise damaged(source, f"it has {done} bytes, and should have {noted[0]}")
+            elif of_file(read) != noted[1]:
+                raise damaged(source, CHANGED)
 
+    if described.environments and len(described.environments) != layout.environments:
+        raise damaged(checkpoint / CLOCK_FILE, f"it is of a store with {len(described.environments)} environments")
     threads = SideBySide(min(layout.environments, _MOST_THREADS, len(os.sched_getaffinity(0))))
     try:
         threads.do_all([partial(copy, index) for index in range(layout.environments)])
     finally:
         threads.close()
-    try:
-        return from_json((checkpoint / CLOCK_FILE).read_bytes(), Clock)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise _damaged(checkpoint / CLOCK_FILE, str(error)) from error
+    return described
 
 
 def _look_at(source: Path, copy: Path, size: int) -> None:
-    """Raise GridError where an environment is shorter than it says: LMDB makes an empty file anew, and maps others."""
+    """Raise GridError where an environment without a checksum is shorter than it says.
+
+    LMDB makes an empty file anew, and maps others.
+    """
     try:
         with lmdb.open(str(copy), subdir=False, readonly=True, lock=False) as env:
             wanted = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
     except lmdb.Error as error:
-        raise _damaged(source, str(error)) from error
+        raise damaged(source, str(error)) from error
     if size < wanted:
-        raise _damaged(source, f"it has {size} bytes, and should have {wanted}")
-
-
-def _damaged(path: Path, how: str) -> GridError:
-    return GridError(
-        f"{path} is damaged: {how}. Bring the file back from a copy, or give another folder as storage to begin "
-        "without these maps and lists"
-    )
+        raise damaged(source, f"it has {size} bytes, and should have {wanted}")
 
 
 def _check_limits(opened: Opened, before: Mapping[str, MapConfig], maps: Mapping[str, MapConfig]) -> None:
@@ -310,7 +316,7 @@ def _apply_frames(
             later = clocks.get(clock.boot, clock).later()
             continue
         if found.environment >= len(reached):
-            raise GridError(f"{path} is damaged before offset {end}: there is no environment {found.environment}")
+            raise damaged(path, f"before offset {end}, there is no environment {found.environment}")
         if found.number <= reached[found.environment]:
             continue
         if found.number != reached[found.environment] + 1:

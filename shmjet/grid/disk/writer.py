@@ -25,11 +25,13 @@ import msgspec
 from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.change_log import NewBlocks, NewEvents, Puts, decode_changes, raw_records
 from shmjet.grid.commit_counters import DISK_ERROR, LOGGED, ON_DISK
+from shmjet.grid.disk.checksums import of_file
 from shmjet.grid.disk.files import (
     CHECKPOINT,
     CLOCK,
     LOG,
     UNFINISHED,
+    CheckpointFile,
     Clock,
     frame,
     generations,
@@ -345,20 +347,20 @@ class DiskWriter:
         try:
             shutil.rmtree(making, ignore_errors=True)
             making.mkdir(mode=0o700)
-            size = 0
+            written = []
             for index, env in enumerate(self._opened.environments):
                 if self._stopping.is_set():
                     raise InterruptedError(errno.EINTR, "the member ends")
-                with (making / str(index)).open("xb") as file:
+                with (making / str(index)).open("x+b", 0) as file:
                     env.copy_to(file.fileno())
+                    written.append((os.fstat(file.fileno()).st_size, of_file(file)))
                     os.fsync(file.fileno())
-                    size += os.fstat(file.fileno()).st_size
-            (making / CLOCK_FILE).write_bytes(msgspec.json.encode(Clock.of_host()))
-            sync_file(making / CLOCK_FILE)
+            clock = Clock.of_host()
+            CheckpointFile(clock.boot, clock.offset, written).write(making / CLOCK_FILE)
             sync_folder(making)
             os.rename(making, self._folder / f"{CHECKPOINT}{generation}")
             sync_folder(self._folder)
-            self._limit = max(self._least, size // 4)
+            self._limit = max(self._least, sum(size for size, _ in written) // 4)
             self._remove_before(generation)
             return True
         except (OSError, GridError) as error:  # all logs stay, so nothing is lost
