@@ -77,6 +77,20 @@ class LineageStore:
         """Return where the manifest of a snapshot is, or would be."""
         return self.folder / f"{number}{_MANIFEST}"
 
+    def read(self, number: int) -> Manifest:
+        """Return the manifest of a snapshot. Number 0 is of another lineage, see `begin_from`.
+
+        Raises:
+            DamagedSnapshotError: it is missing or damaged, or is that of another snapshot.
+        """
+        path = self.path_of(number)
+        manifest = read_manifest(path)
+        if number and manifest.snapshot_id != number:
+            raise DamagedSnapshotError(
+                f"the manifest {str(path)!r} is that of snapshot {manifest.snapshot_id}: the files were mixed up"
+            )
+        return manifest
+
     def write(self, manifest: Manifest, files: Collection[str] | None = None) -> Path:
         """Make a snapshot valid: write its manifest, and remove what is not needed any more.
 
@@ -198,7 +212,7 @@ class LineageStore:
     def _files_of(self, number: int) -> frozenset[str]:
         files = self._files.get(number)
         if files is None:
-            files = self._files[number] = frozenset(read_manifest(self.path_of(number)).files())
+            files = self._files[number] = frozenset(self.read(number).files())
         return files
 
 

@@ -247,6 +247,10 @@ def test_a_damaged_record_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureF
         path.write_bytes(damaged)
         assert [record.run for record in records.all()] == [3, 12]
     assert sum("7.run cannot be read" in record.getMessage() for record in caplog.records) == 1
+    path.write_bytes((tmp_path / "jobs" / "12.run").read_bytes())
+    caplog.clear()
+    assert [record.run for record in RunRecords(tmp_path / "jobs").all()] == [3, 12]
+    assert "it has the record of run 12, which belongs into" in caplog.text
     records.remove(7)
     records.remove(7)
     assert sorted(os.listdir(tmp_path / "jobs")) == ["12.run", "3.run"]

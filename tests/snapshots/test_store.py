@@ -208,3 +208,14 @@ def test_a_lineage_that_begins_from_an_exported_snapshot_does_not_need_it(tmp_pa
     snapshot(second, 1)
     snapshot(second, 2)
     assert names(second.folder) == ["1-7-0.chunk", "1.manifest", "2-7-0.chunk", "2.manifest"]
+
+
+def test_a_manifest_under_the_number_of_another_snapshot_is_damaged(tmp_path: Path) -> None:
+    lineage = SnapshotStore(tmp_path).lineage("l")
+    first, second = snapshot(lineage, 1), snapshot(lineage, 2)
+    first.rename(tmp_path / "other")
+    second.rename(first)
+    (tmp_path / "other").rename(second)
+    for number in (1, 2):
+        with pytest.raises(DamagedSnapshotError, match=rf"{number}\.manifest' is that of snapshot {3 - number}"):
+            lineage.read(number)

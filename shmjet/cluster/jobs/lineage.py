@@ -212,7 +212,7 @@ class Lineage:
         begins = self._store.valid() == [0]
         held = await self._copies.held(self.name, self._begun_from if begins else "")
         while (number := self.newest()) >= 0:
-            files = read_manifest(self._store.path_of(number)).files()
+            files = self._store.read(number).files()
             lost = files.difference(*held.values())
             if not lost:
                 holders = holders_of(files, held)
@@ -230,7 +230,7 @@ class Lineage:
         for number in self._store.valid():
             path = self._store.path_of(number)
             try:
-                read_manifest(path)
+                self._store.read(number)
             except DamagedSnapshotError as error:
                 logger.error("snapshot %d cannot be used: %s", number, error)
                 self._store.distrust(number)
@@ -247,7 +247,7 @@ class Lineage:
         here = set(self._all.names(self.name))
         for number in self._store.valid():
             try:
-                manifest = read_manifest(self._store.path_of(number))
+                manifest = self._store.read(number)
                 pieces = (piece for vertex in manifest.vertices for piece in vertex.pieces())
                 check_pieces(self._store.folder, (piece for piece in pieces if not is_shared or piece.file in here))
             except DamagedSnapshotError as error:

@@ -86,13 +86,19 @@ class RunRecords:
         found = []
         for path in self._folder.glob(f"*{_SUFFIX}"):
             try:
-                found.append(_read(path))
+                found.append(self._read(path))
             except (OSError, ValueError, msgspec.MsgspecError) as error:
                 if path in self._unreadable:
                     continue
                 self._unreadable.add(path)
                 logger.error("the record of a run %s cannot be read, so that run does not go on: %s", path, error)
         return sorted(found, key=lambda record: record.run)
+
+    def _read(self, path: Path) -> RunRecord:
+        record = _read(path)
+        if path != self._path_of(record.run):
+            raise ValueError(f"it has the record of run {record.run}, which belongs into {self._path_of(record.run)}")
+        return record
 
     def _path_of(self, run: int) -> Path:
         return self._folder / f"{run}{_SUFFIX}"

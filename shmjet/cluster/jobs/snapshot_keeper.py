@@ -30,7 +30,7 @@ from shmjet.cluster.membership.peer_messages import (
 )
 from shmjet.data.errors import ShmjetError
 from shmjet.host.folders import sync_folder
-from shmjet.snapshots.manifest import Manifest, parse_manifest, read_manifest
+from shmjet.snapshots.manifest import Manifest, parse_manifest
 from shmjet.snapshots.store import (
     LineageStore,
     SnapshotStore,
@@ -117,7 +117,7 @@ class SnapshotKeeper:
         store = self._lineage(lineage)
         path = store.path_of(number)
         if coordinator == self._network.me.uuid:
-            manifest = await self._exchange.do(lambda: read_manifest(path))
+            manifest = await self._exchange.do(lambda: store.read(number))
         else:  # a lost coordinator may have left another manifest of this number
             await self._exchange.do(lambda: self._store.make(lineage))
             data = await self._exchange.read(lineage, path.name, coordinator)
