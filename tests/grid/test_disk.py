@@ -224,6 +224,16 @@ def test_a_log_with_a_changed_byte_is_refused_or_cut_but_never_another_store(dis
     assert len(refused) > 15
 
 
+def test_another_file_in_place_of_a_log_is_an_error_and_nothing_begins_empty(disk: Disk) -> None:
+    history(disk)
+    (log,) = disk.logs()
+    other = os.urandom(1 << 12)
+    log.write_bytes(other)
+    with pytest.raises(GridError, match=r"log-1 is damaged: what is at offset 0 cannot be read"), disk.store():
+        pass
+    assert log.read_bytes() == other
+
+
 def test_a_missing_log_is_named(disk: Disk) -> None:
     for turn in range(3):
         with disk.store() as opened:

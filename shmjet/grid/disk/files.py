@@ -37,6 +37,9 @@ _CHECKED_FROM = 12
 CLOCK = 0xFFFF
 """The environment of the first frame of a log, which has a `Clock`."""
 
+_LONGEST_CLOCK = 256
+"""Bytes that the first frame of a log has at most."""
+
 _GENERATION = re.compile(rf"(?:{CHECKPOINT}|{LOG})([0-9]{{1,18}})")
 
 
@@ -180,10 +183,13 @@ def frames(data: Sequence[int] | memoryview | bytes, path: Path) -> Iterator[Fra
         path: of it, for the error.
 
     Raises:
-        GridError: there are good frames behind a bad one.
+        GridError: there are good frames behind a bad one, or the first one is bad, and it is not that the log was just
+            being begun.
     """
     view = memoryview(data)  # type: ignore[arg-type]
     at = 0
+    if len(view) > _LONGEST_CLOCK and _frame_at(view, 0) is None:
+        raise damaged(path, "what is at offset 0 cannot be read, and it was on disk before anything was appended")
     while (found := _frame_at(view, at)) is not None:
         yield found
         at = found.end
