@@ -194,6 +194,7 @@ def storage_errors(folder: Path) -> Iterator[None]:
 
 
 _ADVICE = {
+    errno.ENOTDIR: "move that file away, or give another folder",
     errno.ENOSPC: "make room on its disk (see `df` and `df -i`), or give a folder on another one",
     errno.EDQUOT: "make room there for this user (`quota`), or give another folder",
     errno.EROFS: "mount it so that it can be written to (`mount -o remount,rw`), or give another folder",

@@ -312,6 +312,29 @@ def test_a_changed_byte_of_a_checkpoint_is_an_error_that_names_its_file(disk: Di
             pass
 
 
+@pytest.mark.parametrize("name", ["store.json", "log-1", "checkpoint-*/0", "checkpoint-*/clock.json"])
+def test_a_folder_in_place_of_a_file_is_an_error_that_names_it(disk: Disk, name: str) -> None:
+    with disk.store(log_bytes=1 if name.startswith("checkpoint") else 1 << 26) as opened:
+        opened.grid.get_map("m")["a"] = 1
+        until(lambda: bool(list(disk.folder.glob(name))))
+    (path,) = disk.folder.glob(name)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(GridError, match=rf"{path} is damaged: it cannot be read: Is a directory\. "), disk.store():
+        pass
+
+
+@pytest.mark.parametrize("name", ["", "blobs", "gone"])
+def test_a_file_in_place_of_a_folder_is_an_error_that_names_it(disk: Disk, name: str) -> None:
+    if name:
+        disk.folder.mkdir()
+    path = disk.folder / name
+    path.touch()
+    with pytest.raises(NotADirectoryError) as caught, disk.store():
+        pass
+    assert caught.value.filename == str(path)
+
+
 def test_the_number_of_environments_of_a_store_has_a_checksum(disk: Disk) -> None:
     with disk.store() as opened:
         opened.grid.get_map("m").put_all(dict.fromkeys(range(100), 1))

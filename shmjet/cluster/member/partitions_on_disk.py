@@ -103,6 +103,8 @@ def _read(path: Path) -> _Content | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise _damaged(path, str(error.strerror)) from error
     try:
         found = from_msgpack(data)
         if not isinstance(found, list) or not found or found[0] != _FORMAT:

@@ -1,4 +1,4 @@
-"""Checksums of what lies in the folder of a store on disk: of whole files, and of small files, which end with their own.
+"""Checksums in the folder of a store on disk: of whole files, and of small files, which end with their own.
 
 A small file is one structure, whose last field is its checksum: eight hexadecimal digits, the CRC-32 of all bytes
 before them. Files of older versions have no such field, and older versions pass over it.

@@ -100,7 +100,9 @@ class CheckpointFile(Clock, frozen=True):
         try:
             data = path.read_bytes()
             found = from_json(data, CheckpointFile)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise damaged(path, f"it cannot be read: {error.strerror}") from error
+        except ValueError as error:
             raise damaged(path, str(error)) from error
         if not fits(data, found.checksum):
             raise damaged(path, CHANGED)
@@ -143,6 +145,8 @@ class StoreFile(msgspec.Struct, frozen=True):
             data = path.read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise damaged(path, f"it cannot be read: {error.strerror}") from error
         try:
             versions = from_json(data, dict[str, msgspec.Raw])
             if not fits(data, from_json(versions.get("checksum", b'""'), str)):

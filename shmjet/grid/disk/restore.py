@@ -14,7 +14,9 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from io import FileIO
 from pathlib import Path
+from typing import Literal
 
 import lmdb
 import msgspec
@@ -208,11 +210,7 @@ def _copy(checkpoint: Path, folder: Path, layout: Layout, progress: _Progress) -
     def copy(index: int) -> None:
         source, target, done = checkpoint / str(index), folder / str(index) / "data.mdb", 0
         noted = described.environments[index] if described.environments else None
-        try:
-            read = source.open("rb", 0)
-        except FileNotFoundError:
-            raise damaged(source, "it is not there") from None
-        with read, target.open("wb", 0) as written:
+        with _opened(source, "rb") as read, target.open("wb", 0) as written:
             while copied := os.sendfile(written.fileno(), read.fileno(), done, _COPIED):
                 done += copied
                 progress.at(source, done)
@@ -265,6 +263,16 @@ def _kind(config: MapConfig) -> tuple[bool, bool, bool]:
 # -- logs ---------------------------------------------------------------------------------------------------------
 
 
+def _opened(path: Path, mode: Literal["rb", "r+b"]) -> FileIO:
+    """Open a file without a buffer. Raises GridError if it is not there, or is a folder."""
+    try:
+        return FileIO(path, mode)
+    except FileNotFoundError:
+        raise damaged(path, "it is not there") from None
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise damaged(path, f"it cannot be read: {error.strerror}") from error
+
+
 def _newest_clocks(checkpoint: Clock | None, logs: list[Path]) -> dict[str, Clock]:
     """Return the last clock that is noted of each boot: the wall clock may have been set after the first one.
 
@@ -274,7 +282,7 @@ def _newest_clocks(checkpoint: Clock | None, logs: list[Path]) -> dict[str, Cloc
     """
     clocks: dict[str, Clock] = {}
     for index, path in enumerate(logs):
-        with path.open("rb") as file:
+        with _opened(path, "rb") as file:
             first = next(frames(file.read(_HEAD), path), None)
         if first is not None and first.environment == CLOCK:
             found = from_json(first.record, Clock)
@@ -288,7 +296,7 @@ def _apply(opened: Opened, path: Path, clocks: Mapping[str, Clock], progress: _P
     size = path.stat().st_size
     if not size:
         return
-    with path.open("r+b") as file:
+    with _opened(path, "r+b") as file:
         data = mmap.mmap(file.fileno(), size, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
         end = _apply_frames(opened, memoryview(data), path, clocks, progress)
         if end < size:

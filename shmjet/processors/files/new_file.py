@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from shmjet.processors.files.file_blocks import UNFINISHED
+from shmjet.processors.files.paths import make_folder
 
 
 @contextlib.contextmanager
@@ -37,7 +38,7 @@ class NewFile:
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self.path = str(folder / name)
         """What it is called in the end."""
         self._hidden = folder / f".{name}{UNFINISHED}"

@@ -21,6 +21,15 @@ Options = Mapping[str, Any]
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*::)*[A-Za-z][A-Za-z0-9+.\-]+://")
 
 
+def make_folder(path: PathLike) -> None:
+    """Make the folder into which a sink writes, and those above it; it may be there. Raises OSError, which names it."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        what = "a sink writes files into a folder, and there is a file in its place; give another path"
+        raise type(error)(error.errno, what, str(path)) from None
+
+
 def is_url(path: str) -> bool:
     """Whether a path is for fsspec.
 
@@ -138,7 +147,7 @@ class Folder:
             fs, inner = self._at("")
             fs.makedirs(inner, exist_ok=True)
         else:
-            os.makedirs(self.path, exist_ok=True)
+            make_folder(self.path)
 
     def open_new(self, name: str) -> IO[bytes]:
         """Open a file for writing; one of that name is replaced."""
