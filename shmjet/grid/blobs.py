@@ -60,11 +60,13 @@ _NAME = re.compile(rb"[0-9a-f]{1,16}-[0-9a-f]{16}")
 
 
 _CHECKSUM = struct.Struct("<8sII")
-"""The last buffer of a file: `_MAGIC`, CRC-32 of the lengths of the others and of these, 0.
+"""The last buffer of a file: `_MAGIC`, CRC-32 of the lengths of the others and of these, CRC-32 of its name (0: of none).
 
 It is a buffer more because versions that know nothing of it do not look at buffers that the pickle does not ask for.
 """
 _MAGIC = b"shmjetBC"
+_OF_NAME = 4
+"""Bytes of the last field."""
 
 
 def contents(parts: Sequence[Buffer]) -> list[Buffer]:
@@ -72,6 +74,13 @@ def contents(parts: Sequence[Buffer]) -> list[Buffer]:
     views: list[Buffer] = [memoryview(part).cast("B") for part in parts]
     views.append(_CHECKSUM.pack(_MAGIC, _checksum(views), 0))
     return [len(views).to_bytes(8, "little") + _lengths(views), *views]
+
+
+def _bind(file: FileIO, name: str) -> None:
+    """Note in a file that was written as `contents` says what it is called, so that it is not taken for another one."""
+    end = file.seek(0, os.SEEK_END)
+    if end >= _CHECKSUM.size and os.pread(file.fileno(), len(_MAGIC), end - _CHECKSUM.size) == _MAGIC:
+        os.pwrite(file.fileno(), crc32(name.encode()).to_bytes(_OF_NAME, "little"), end - _OF_NAME)
 
 
 def _lengths(parts: Sequence[Buffer]) -> bytes:
@@ -91,10 +100,11 @@ def read_contents(read_into: Callable[[memoryview], int | None], size: int, path
     Args:
         read_into: reads the next bytes into a buffer, and returns how many; 0 at the end.
         size: of the file.
-        path: of the file, for errors.
+        path: of the file, or its name.
 
     Raises:
-        GridError: the file is not as long as it says, or its checksum does not fit. Files of older versions have none.
+        GridError: the file is not as long as it says, its checksum does not fit, or it is that of another value. Files of
+            older versions have no checksum, or no name.
     """
 
     def filled(length: int) -> bytearray:
@@ -116,9 +126,11 @@ def read_contents(read_into: Callable[[memoryview], int | None], size: int, path
         raise _too_few(path, size)
     parts = [filled(length) for length in sizes]
     if len(parts[-1]) == _CHECKSUM.size and parts[-1].startswith(_MAGIC):
-        noted = _CHECKSUM.unpack(parts.pop())[1]
+        _, noted, named = _CHECKSUM.unpack(parts.pop())
         if not parts or _checksum(parts) != noted:
             raise _damaged(path, "its checksum does not fit, a byte of it has changed")
+        if named and named != crc32(path.rpartition("/")[2].encode()):
+            raise _damaged(path, "its checksum does not fit its name, it is the file of another value")
     return parts
 
 
@@ -222,11 +234,12 @@ class BlobStore:
         path = self.folder / name
         views = [memoryview(part).cast("B") for part in parts]
         try:
-            with path.open("xb", buffering=0) as file:
+            with path.open("x+b", buffering=0) as file:
                 for view in views:
                     done = 0
                     while done < len(view):
                         done += file.write(view[done:])
+                _bind(file, name)
         except BaseException as error:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -293,6 +306,8 @@ class BlobStore:
             found = path.stat().st_size
             if found != size:
                 raise GridError(f"a large value of {size} bytes came with {found}")
+            with FileIO(path, "r+") as file:
+                _bind(file, name)
             path.rename(self.folder / name)
         except FileNotFoundError:
             raise PartitionMovedError(_STAGED_IS_LOST) from None

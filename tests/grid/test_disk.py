@@ -390,6 +390,28 @@ def test_a_changed_byte_of_a_large_value_is_an_error_that_names_its_file(disk: D
         assert there["a"]["buffer"].sum() == value["buffer"].sum()
 
 
+def test_the_file_of_another_large_value_is_an_error_that_names_it(disk: Disk) -> None:
+    with disk.store() as opened:
+        there = opened.grid.get_map("m")
+        there["a"], there["b"] = b"x" * 100_000, b"y" * 100_000
+        blobs = opened.grid.opened.blobs
+        file_bytes = b"".join(map(bytes, contents([b"staged"])))
+        blobs.stage(b"i" * 16, 0, file_bytes)
+        staged = blobs.name_staged(b"i" * 16, len(file_bytes), 3)
+        assert blobs.read(staged) == [b"staged"]
+        one, two, three = sorted((disk.folder / "blobs").iterdir())
+        whole = one.read_bytes(), two.read_bytes(), three.read_bytes()
+        one.write_bytes(whole[1])
+        two.write_bytes(whole[2])
+        three.write_bytes(whole[0])
+        for file in (one, two, three):
+            with pytest.raises(GridError, match=rf"{file.name}, .* is damaged: its .* it is the file of another value"):
+                blobs.read(file.name.encode())
+        of_an_older_version = whole[0][:-4] + bytes(4)
+        one.write_bytes(of_an_older_version)
+        assert blobs.read(one.name.encode())
+
+
 def test_files_of_large_values_go_from_version_to_version(disk: Disk) -> None:
     pickled, arrays = pickle.dumps(["x" * 100_000]), [b"a", b"b" * 9]
     parts = [pickled, *arrays]

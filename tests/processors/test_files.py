@@ -162,3 +162,11 @@ def test_an_unfinished_file_is_removed(tmp_path: Path) -> None:
 def test_a_writer_without_items_leaves_an_empty_file(tmp_path: Path) -> None:
     verify_processor(processors.write_files(tmp_path)).inputs([]).expect()
     assert (tmp_path / "0").read_bytes() == b""
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_file_in_place_of_the_folder_of_a_sink_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    processor = processors.write_files(tmp_path / name)()
+    with pytest.raises(OSError, match=rf"there is a file in its place; give another path: '{tmp_path / name}'"):
+        Driver(processor).feed([1])
