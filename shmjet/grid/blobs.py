@@ -60,7 +60,8 @@ _NAME = re.compile(rb"[0-9a-f]{1,16}-[0-9a-f]{16}")
 
 
 _CHECKSUM = struct.Struct("<8sII")
-"""The last buffer of a file: `_MAGIC`, CRC-32 of the lengths of the others and of these, CRC-32 of its name (0: of none).
+"""The last buffer of a file: `_MAGIC`, CRC-32 of the lengths of the others and of these, CRC-32 of the file's
+name (0: it has none).
 
 It is a buffer more because versions that know nothing of it do not look at buffers that the pickle does not ask for.
 """
@@ -103,8 +104,8 @@ def read_contents(read_into: Callable[[memoryview], int | None], size: int, path
         path: of the file, or its name.
 
     Raises:
-        GridError: the file is not as long as it says, its checksum does not fit, or it is that of another value. Files of
-            older versions have no checksum, or no name.
+        GridError: the file is not as long as it says, its checksum does not fit, or it is that of another value. Files
+            of older versions have no checksum, or no name.
     """
 
     def filled(length: int) -> bytearray:
