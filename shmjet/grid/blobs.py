@@ -356,6 +356,8 @@ class BlobStore:
             return FileIO(self.folder / name.decode())
         except FileNotFoundError:
             raise BlobVanishedError(name.decode()) from None
+        except IsADirectoryError as error:
+            raise _damaged(str(self.folder / name.decode()), f"its file cannot be read: {error.strerror}") from None
 
     def size(self, name: bytes) -> int:
         """Return the bytes of a file, 0 when it is gone."""

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from shmjet.host.folders import remove_folder, sync_file, sync_folder
+from shmjet.host.folders import make_folder, remove_folder, sync_file, sync_folder
 from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, read_manifest, write_manifest
 
 KEPT: Final = 2
@@ -155,7 +155,7 @@ class LineageStore:
 
     def distrust(self, number: int) -> None:
         """Remove a snapshot that has turned out to be damaged."""
-        self.path_of(number).unlink(missing_ok=True)
+        _remove(self.path_of(number))
         self._files.pop(number, None)
 
     def prune(self, up_to: int) -> None:
@@ -176,7 +176,7 @@ class LineageStore:
         for name in self._names():
             made_for = _number_of(name)
             if name.endswith(_CHUNK) and name not in needed and made_for is not None and made_for <= up_to:
-                (self.folder / name).unlink(missing_ok=True)
+                _remove(self.folder / name)
 
     def begin_from(self, snapshot: ExportedSnapshot, *, shared: bool = False) -> Path:
         """Take an exported snapshot as number 0 of this lineage, which no longer needs the exported one then.
@@ -285,11 +285,14 @@ class SnapshotStore:
         return path
 
     def lineages(self) -> list[str]:
-        """Return the names of all lineages here."""
+        """Return the names of all lineages here. Raises ConfigError where a file is in place of the folder."""
         try:
             return sorted(name for name in os.listdir(self.root) if name != _EXPORTED)
         except FileNotFoundError:
             return []
+        except NotADirectoryError:
+            make_folder(self.root)  # says so
+            raise
 
     # -- exported snapshots -------------------------------------------------------------------------------------
 
@@ -438,6 +441,14 @@ def _listed(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or the folder that is in its place; it need not be there."""
+    try:
+        path.unlink(missing_ok=True)
+    except IsADirectoryError:
+        remove_folder(path)
 
 
 def _link(source: Path, target: Path) -> None:

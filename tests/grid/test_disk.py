@@ -390,6 +390,17 @@ def test_a_changed_byte_of_a_large_value_is_an_error_that_names_its_file(disk: D
         assert there["a"]["buffer"].sum() == value["buffer"].sum()
 
 
+def test_a_folder_in_place_of_the_file_of_a_large_value_is_an_error_that_names_it(disk: Disk) -> None:
+    with disk.store() as opened:
+        opened.grid.get_map("m")["a"] = b"x" * 100_000
+        (file,) = (disk.folder / "blobs").iterdir()
+        file.unlink()
+        file.mkdir()
+        with pytest.raises(GridError, match=rf"{file.name}, .* is damaged: its file cannot be read: Is a directory"):
+            opened.grid.get_map("m").get("a")
+        file.rmdir()
+
+
 def test_the_file_of_another_large_value_is_an_error_that_names_it(disk: Disk) -> None:
     with disk.store() as opened:
         there = opened.grid.get_map("m")

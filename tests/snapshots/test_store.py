@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shmjet.data.errors import ConfigError
 from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, Piece, ProcessorRecord, SavedVertex, read_manifest
 from shmjet.snapshots.store import LineageStore, SnapshotStore
 
@@ -219,3 +220,26 @@ def test_a_manifest_under_the_number_of_another_snapshot_is_damaged(tmp_path: Pa
     for number in (1, 2):
         with pytest.raises(DamagedSnapshotError, match=rf"{number}\.manifest' is that of snapshot {3 - number}"):
             lineage.read(number)
+
+
+def test_a_folder_in_place_of_a_file_of_a_snapshot_is_removed_with_it(tmp_path: Path) -> None:
+    lineage = SnapshotStore(tmp_path).lineage("l")
+    for number in (1, 2):
+        snapshot(lineage, number)
+    for name in ("1-7-0.chunk", "1.manifest"):
+        (lineage.folder / name).unlink()
+        (lineage.folder / name).mkdir()
+    snapshot(lineage, 3)
+    assert names(lineage.folder) == ["2-7-0.chunk", "2.manifest", "3-7-0.chunk", "3.manifest"]
+    lineage.path_of(3).unlink()
+    lineage.path_of(3).mkdir()
+    with pytest.raises(DamagedSnapshotError, match=r"3\.manifest' cannot be read: Is a directory"):
+        lineage.read(3)
+    lineage.distrust(3)
+    assert lineage.valid() == [2]
+
+
+def test_a_file_in_place_of_the_folder_of_snapshots_is_named(tmp_path: Path) -> None:
+    (tmp_path / "snapshots").touch()
+    with pytest.raises(ConfigError, match=r"snapshots has to be a folder, .*move that file away"):
+        SnapshotStore(tmp_path / "snapshots").lineages()
