@@ -229,7 +229,7 @@ def test_another_file_in_place_of_a_log_is_an_error_and_nothing_begins_empty(dis
     (log,) = disk.logs()
     other = os.urandom(1 << 12)
     log.write_bytes(other)
-    with pytest.raises(GridError, match=r"log-1 is damaged: what is at offset 0 cannot be read"), disk.store():
+    with pytest.raises(GridError, match=r"log-1 is damaged at offset 0: what is there cannot be read"), disk.store():
         pass
     assert log.read_bytes() == other
 

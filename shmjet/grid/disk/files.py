@@ -193,7 +193,7 @@ def frames(data: Sequence[int] | memoryview | bytes, path: Path) -> Iterator[Fra
     view = memoryview(data)  # type: ignore[arg-type]
     at = 0
     if len(view) > _LONGEST_CLOCK and _frame_at(view, 0) is None:
-        raise damaged(path, "what is at offset 0 cannot be read, and it was on disk before anything was appended")
+        raise damaged(path, "what is there cannot be read, and it was on disk before anything was appended", 0)
     while (found := _frame_at(view, at)) is not None:
         yield found
         at = found.end
@@ -201,7 +201,7 @@ def frames(data: Sequence[int] | memoryview | bytes, path: Path) -> Iterator[Fra
     start = behind.find(MAGIC)
     while start >= 0:
         if _frame_at(memoryview(behind), start) is not None:
-            raise damaged(path, f"what is at offset {at} cannot be read, and what follows can")
+            raise damaged(path, "what is there cannot be read, and what follows can", at)
         start = behind.find(MAGIC, start + 1)
 
 
@@ -218,10 +218,11 @@ def _frame_at(view: memoryview, at: int) -> Frame | None:
     return Frame(environment, number, record, end)
 
 
-def damaged(path: Path, how: str) -> GridError:
-    """Return the error for a file that is not as it was written."""
+def damaged(path: Path, how: str, offset: int | None = None) -> GridError:
+    """Return the error for a file that is not as it was written, from an offset on if that is known."""
+    place = "" if offset is None else f" at offset {offset}"
     return GridError(
-        f"{path} is damaged: {how}. Bring the file back from a copy, or give another folder as storage to begin "
+        f"{path} is damaged{place}: {how}. Bring the file back from a copy, or give another folder as storage to begin "
         "without these maps and lists"
     )
 
