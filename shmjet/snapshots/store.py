@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from shmjet.host.folders import make_folder, remove_folder, sync_file, sync_folder
+from shmjet.host.folders import remove_folder, sync_file, sync_folder
 from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, read_manifest, write_manifest
 
 KEPT: Final = 2
@@ -285,14 +285,11 @@ class SnapshotStore:
         return path
 
     def lineages(self) -> list[str]:
-        """Return the names of all lineages here. Raises ConfigError where a file is in place of the folder."""
+        """Return the names of all lineages here. Raises NotADirectoryError where a file is in place of the folder."""
         try:
             return sorted(name for name in os.listdir(self.root) if name != _EXPORTED)
         except FileNotFoundError:
             return []
-        except NotADirectoryError:
-            make_folder(self.root)  # says so
-            raise
 
     # -- exported snapshots -------------------------------------------------------------------------------------
 
