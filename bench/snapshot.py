@@ -102,7 +102,7 @@ def with_and_without(options: Options, report: Report, name: str, dag: Any, item
 
 
 class Waits:
-    """Seconds between two items or batches: those that a snapshot came between, and all others."""
+    """Seconds between two items or batches, apart for waits that a snapshot came between and for all others."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[float]] = {"saved": [], "others": []}
