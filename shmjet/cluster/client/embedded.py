@@ -35,7 +35,8 @@ def new_instance(config: JetConfig | None = None) -> JetInstance:
     check_instance(config)
     member = StartingMember(config)
     try:
-        # The client's half is imported while the member starts.
+        # The client's half is imported while the member starts, with what its first map or list would need.
+        import shmjet.grid.routed  # noqa: F401
         from shmjet.cluster.client.backend import EmbeddedBackend
         from shmjet.cluster.client.instance import JetInstance
     except BaseException:
