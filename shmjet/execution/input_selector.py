@@ -67,9 +67,7 @@ class InputSelector:
     @property
     def may_have_more(self) -> bool:
         """Whether there may be something to deal with, or to drain, that nothing else tells of."""
-        if self.mark is not None or self.barrier is not None or self.buffered or not self.group:
-            return True
-        if self._batch_pos < len(self._batch) or (self.edge is not None and self.edge.done):
+        if self.buffered or self.has_input:
             return True
         for edge in self.group:  # noqa: SIM110 (a generator would cost as much as all the rest)
             if edge.may_have_more:

@@ -27,13 +27,8 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shmjet._native import CRC32_IS_FAST
+from shmjet.data.checksum import crc32
 from shmjet.grid.errors import GridError, GridFullError, PartitionMovedError
-
-if CRC32_IS_FAST:
-    from shmjet._native import crc32
-else:
-    from zlib import crc32
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

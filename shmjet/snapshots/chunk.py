@@ -16,18 +16,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
-from shmjet._native import CRC32_IS_FAST, Codec
+from shmjet._native import Codec
+from shmjet.data.checksum import crc32
 from shmjet.data.errors import ShmjetError
 from shmjet.ring.class_versions import ClassName, NewerClasses
 from shmjet.ring.frames import CODEC_COLUMNS, CODEC_PICKLE
 from shmjet.ring.pickling import ItemEncodingError, carries_classes, dumps_by_value, loads, loads_by
 from shmjet.snapshots.manifest import DamagedSnapshotError, Piece
 from shmjet.snapshots.unreadable import short_text, unreadable_entry
-
-if CRC32_IS_FAST:
-    from shmjet._native import crc32
-else:
-    from zlib import crc32
 
 FILE_HEAD: Final = struct.Struct("<8sII")
 """Of a chunk file: `MAGIC`, `VERSION`, 0."""

@@ -11,12 +11,7 @@ import zlib
 from io import FileIO
 from typing import Final
 
-from shmjet._native import CRC32_IS_FAST
-
-if CRC32_IS_FAST:
-    from shmjet._native import crc32 as crc32
-else:
-    from zlib import crc32 as crc32
+from shmjet.data.checksum import crc32
 
 UNSET: Final = "0" * 8
 """What the field of the checksum has when a structure is encoded for `with_checksum`."""

@@ -17,9 +17,10 @@ from typing import NamedTuple
 import msgspec
 
 from shmjet.core.map_config import MapConfig
+from shmjet.data.checksum import crc32
 from shmjet.data.decoders import from_json
 from shmjet.data.errors import ConfigError
-from shmjet.grid.disk.checksums import CHANGED, UNSET, crc32, fits, with_checksum
+from shmjet.grid.disk.checksums import CHANGED, UNSET, fits, with_checksum
 from shmjet.grid.errors import GridError
 from shmjet.grid.times import now
 from shmjet.host.folders import replace_file

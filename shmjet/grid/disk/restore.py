@@ -69,9 +69,9 @@ from shmjet.host.folders import usable_folder
 _PORTION = 64
 """Records that are applied in one transaction."""
 _COPIED = 64 << 20
+"""Bytes of a checkpoint that are copied at once."""
 _MOST_THREADS = 4
 """Which copy a checkpoint: more of them wait for the disk or the memory."""
-"""Bytes of a checkpoint that are copied at once."""
 _HEAD = 4096
 """Bytes of a log that have its first frame."""
 _TELL_S = 5.0
