@@ -89,8 +89,25 @@ class Messages:
         body = msgspec.msgpack.encode(self._request())
         if rng.random() < 0.5:
             body = spoil(body, rng)
-        head = len(body).to_bytes(4, "little") + b"\0"
+        head = _head(body)
         return (spoil(head, rng) if rng.random() < 0.02 else head) + body
+
+    def one_of_each(self) -> Iterator[bytes]:
+        """Yield a well-formed request of each kind, and a grid call with each operation."""
+        import typing
+
+        import msgspec
+
+        from shmjet.cluster.protocol import GridCall, Request
+        from shmjet.grid.operations import Operation
+
+        for kind in typing.get_args(Request):
+            body = msgspec.msgpack.encode(self._value(kind))
+            yield _head(body) + body
+        for kind in typing.get_args(Operation):
+            operation = msgspec.msgpack.encode(self._operation(kind))
+            body = msgspec.msgpack.encode(GridCall(1, operation, self._number() & 0xFF, False))
+            yield _head(body) + body
 
     def _number(self) -> int:
         return self._rng.choice((0, 1, 2, 7, -1, 1 << 20, 1 << 31, (1 << 63) - 1, -(1 << 63)))
@@ -132,6 +149,7 @@ class Messages:
             float: lambda: self._rng.choice((0.0, -1.0, 1e300, float("nan"))),
             str: self._text,
             bytes: self._bytes,
+            memoryview: self._bytes,
             bool: lambda: self._rng.random() < 0.5,
             type(None): lambda: None,
         }
@@ -143,24 +161,22 @@ class Messages:
         import msgspec
 
         from shmjet.cluster.protocol import GridCall, Request
+        from shmjet.grid.operations import Append, Operation, Write
 
         if self._rng.random() < 0.5:
-            return GridCall(1, msgspec.msgpack.encode(self._operation()), self._number() & 0xFF, False)
+            kind = self._rng.choice(typing.get_args(Operation))
+            if kind.__name__ in ("Drop", "Describe") and self._rng.random() < 0.9:
+                kind = self._rng.choice((Write, Append))
+            return GridCall(1, msgspec.msgpack.encode(self._operation(kind)), self._number() & 0xFF, False)
         return self._value(self._rng.choice(typing.get_args(Request)))
 
-    def _operation(self) -> Any:
-        import typing
-
+    def _operation(self, kind: Any) -> Any:
         import msgspec
 
         from shmjet.grid.entries import BLOCK_HEAD
         from shmjet.grid.layout import INDEX, LIST_RECORD, MAP_RECORD, PARTITION, TYPE_RECORD, record_key
-        from shmjet.grid.operations import Append, Operation, Write
 
         rng = self._rng
-        kind = rng.choice(typing.get_args(Operation))
-        if kind.__name__ in ("Drop", "Describe") and rng.random() < 0.9:
-            kind = rng.choice((Write, Append))
         operation = self._value(kind)
         if not hasattr(operation, "record"):
             return operation
@@ -239,6 +255,11 @@ class Cluster:
             tally.check(now - before < MOST_GROWTH, f"{process.name()} grew by {(now - before) >> 20} MiB")
 
 
+def _head(body: bytes) -> bytes:
+    """Return what goes before a request: its length, and that nothing follows it."""
+    return len(body).to_bytes(4, "little") + b"\0"
+
+
 def dial(address: str) -> socket.socket:
     """Connect as a client that knows the secret."""
     from shmjet.net.dial import dial
@@ -247,6 +268,13 @@ def dial(address: str) -> socket.socket:
 
 
 def requests(count: int, rng: random.Random, tally: Tally, cluster: Cluster, messages: Messages) -> None:
+    for request in messages.one_of_each():
+        with dial(rng.choice(cluster.addresses)) as sock:
+            sock.settimeout(0.01)
+            with contextlib.suppress(OSError):
+                sock.sendall(request)
+                sock.recv(1 << 16)
+    cluster.check(tally, messages)
     for start in range(0, count, ROUND):
         watch(HANG_S)
         for _ in range(4):
