@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from shmjet.core.map_config import config_of
 from shmjet.grid.carried import CARRIED_BLOCK, STAGED_BLOCK
 from shmjet.grid.entries import BLOB_BLOCK, BLOCK_HEAD, COLUMNS_BLOCK, PICKLE_BLOCK
 from shmjet.grid.errors import GridError
-from shmjet.grid.layout import INCARNATION, LIST_RECORD, MAP_RECORD, MAX_KEY, MAX_NAME, PARTITION, Layout
+from shmjet.grid.layout import INCARNATION, LIST_RECORD, MAP_RECORD, MAX_KEY, MAX_NAME, PARTITION, Layout, name_of
 from shmjet.grid.operations import (
     NO_PREFIX,
     Add,
@@ -54,8 +55,8 @@ def check_operation(operation: Any, layout: Layout) -> None:
 
     Raises:
         GridError: the record is that of no map and no list, the operation is not one for its kind, a key is none of
-            such a map, an entry is not one or has times of its own, or a block says a number of items that it cannot
-            have.
+            such a map, an entry is not one or has times of its own, a map without a journal is asked for it, or a
+            block says a number of items that it cannot have.
     """
     if not 0 <= operation.environment < layout.environments:
         raise GridError(f"the store has no environment {operation.environment}")
@@ -81,6 +82,9 @@ def check_operation(operation: Any, layout: Layout) -> None:
                 _check_entry(operation.value)
         case Pop():
             _check_key(operation.key, operation.environment, layout)
+        case ReadLog():
+            if not config_of(name_of(operation.record), layout.maps).journal_capacity:
+                raise GridError("the map keeps no journal")
         case Append():
             for count, block in operation.blocks:
                 _check_block(count, block)

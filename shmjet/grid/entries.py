@@ -11,6 +11,7 @@ Nothing here reads or writes LMDB.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import struct
 import threading
@@ -29,6 +30,7 @@ from shmjet.grid.errors import GridError
 from shmjet.grid.layout import MAX_TAGGED, fitting
 from shmjet.grid.pickles import ObjectCodec
 from shmjet.grid.times import TIMED, TRAILER, times_of, without_times
+from shmjet.ipc.decode_errors import UNREADABLE
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -294,7 +296,8 @@ class _BlobName(bytes):
 
 def _name_of_blob(code: int, data: memoryview) -> Any:
     if code == TIMED:
-        return _value_names.decode(data[: -TRAILER.size])
+        with contextlib.suppress(*UNREADABLE):  # no member has written it; who reads the value is told
+            return _value_names.decode(data[: -TRAILER.size])
     return _BlobName(data) if code == BLOB else None
 
 

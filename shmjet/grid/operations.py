@@ -66,7 +66,7 @@ class Sizes(_OnTable, frozen=True, tag=True, array_like=True):
 class ReadLog(_OnTable, frozen=True, tag=True, array_like=True):
     """`Table.read_log`; a `log.Piece`."""
 
-    number: Annotated[int, msgspec.Meta(ge=0)] | None
+    number: _Number | None
 
 
 class Write(_OnTable, frozen=True, tag=True, array_like=True):
@@ -158,7 +158,7 @@ class DropPartitions(_OnTable, frozen=True, tag=True, array_like=True):
 class BlockOf(_OnTable, frozen=True, tag=True, array_like=True):
     """`Table.block_of`; (prefix, first, bytes) or None."""
 
-    index: int
+    index: _Number
     known: tuple[bytes, int, int] | None
 
 

@@ -97,14 +97,21 @@ class GridService:
         Raises:
             GridError: it is not an operation, or it failed; the text says why.
         """
-        return self._perform_decoded(*_unnumbered(body))
+        return self._perform_decoded(*self._checked(body))
 
     def perform_if_short(self, body: bytes) -> tuple[bytes, Unsettled | None] | None:
         """As `perform_and_note`, if that takes microseconds and waits for no writer; else do nothing: None."""
         if len(body) > SHORT_BYTES:
             return None
-        operation, asked = _unnumbered(body)
+        operation, asked = self._checked(body)
         return self._perform_decoded(operation, asked) if self._is_short(operation) else None
+
+    def _checked(self, body: bytes) -> tuple[Any, OperationId | None]:
+        """Return an operation that a client could have sent, and under which number it was asked."""
+        operation, asked = _unnumbered(body)
+        if hasattr(operation, "record"):
+            check_operation(operation, self._grid.opened.layout)
+        return operation, asked
 
     def _perform_decoded(self, operation: Any, asked: OperationId | None) -> tuple[bytes, Unsettled | None]:
         opened = self._grid.opened
@@ -118,8 +125,6 @@ class GridService:
     def _is_short(self, operation: Any) -> bool:
         opened = self._grid.opened
         if not isinstance(operation, _SHORT_READS | _SHORT_CHANGES):
-            return False
-        if not 0 <= operation.environment < opened.layout.environments:
             return False
         if isinstance(operation, _SHORT_READS):
             return True
@@ -159,7 +164,6 @@ class GridService:
                 return opened.keep_class(operation.class_id, operation.data)
             case Describe():
                 return opened.layout.partition_count, opened.layout.environments, opened.layout.maps
-        check_operation(operation, opened.layout)
         if opened.is_divided:
             if not holds(opened.environment(0).announced):
                 raise PartitionMovedError("the member has stood still")

@@ -21,8 +21,10 @@ from shmjet.grid.operations import (
     Append,
     BlockOf,
     DeleteBlobs,
+    Drop,
     Pop,
     ReadBlob,
+    ReadLog,
     Replace,
     Size,
     Sizes,
@@ -30,7 +32,7 @@ from shmjet.grid.operations import (
     Write,
 )
 from shmjet.grid.service import GridService
-from shmjet.grid.times import Times, with_times
+from shmjet.grid.times import TIMED, Times, with_times
 from tests.grid.remote_grid import RemoteGrid
 
 
@@ -159,6 +161,10 @@ TIMED_ENTRY = with_times(ENTRY, Times(1, 1, 1))
         (Pop(0, LIST, KEY), "a list does not do Pop"),
         (Append(0, MAP, [(1, BLOCK)], False), "a map does not do Append"),
         (BlockOf(0, MAP, 0, None), "a map does not do BlockOf"),
+        (BlockOf(0, LIST, -1, None), "not an operation"),
+        (BlockOf(0, LIST, 1 << 62, None), "not an operation"),
+        (ReadLog(0, MAP, 0), "the map keeps no journal"),
+        (ReadLog(0, MAP, None), "the map keeps no journal"),
         (Write(0, MAP, [(NO_PREFIX + KEY, ENTRY), (b"\0\0\0\1" + KEY, ENTRY)], False), "a prefix of its own"),
         (Write(0, MAP, [(NO_PREFIX, ENTRY)], False), "is not a key of a map in environment 0"),
         (Write(1, MAP, [(NO_PREFIX + KEY, ENTRY)], False), "is not a key of a map in environment 1"),
@@ -180,6 +186,7 @@ TIMED_ENTRY = with_times(ENTRY, Times(1, 1, 1))
         (Size(-1, MAP), "no environment -1"),
         (Size(0, CATALOGUE + b"t"), "the record of no map and no list"),
         (Size(0, MAP_RECORD), "the record of no map and no list"),
+        (Pop(0, MAP_RECORD + b"\xff", KEY), "the record of no map and no list"),
         (Size(0, MAP_RECORD + b"\xff"), "the record of no map and no list"),
         (Size(0, MAP + bytes(MAX_NAME)), "the record of no map and no list"),
         (ReadBlob(b"/etc/passwd"), "not the name of a stored value"),
@@ -188,8 +195,21 @@ TIMED_ENTRY = with_times(ENTRY, Times(1, 1, 1))
     ],
 )
 def test_what_does_not_fit_its_record_is_refused(service: GridService, operation: object, said: str) -> None:
+    body = msgspec.msgpack.encode(operation)
     with pytest.raises(GridError, match=said):
-        service.perform(msgspec.msgpack.encode(operation))
+        service.perform(body)
+    with pytest.raises(GridError, match=said):
+        service.perform_if_short(body) or service.perform(body)
+
+
+def test_a_value_with_a_cut_trailer_of_its_own_goes_as_others_do(service: GridService) -> None:
+    cut = msgspec.msgpack.encode(("k", msgspec.msgpack.Ext(TIMED, b"\xdc")))
+    for nested in (cut, msgspec.msgpack.encode(("k", [msgspec.msgpack.Ext(TIMED, b"")]))):
+        service.perform(msgspec.msgpack.encode(Write(0, MAP, [(NO_PREFIX + KEY, nested)], True)))
+        service.perform(msgspec.msgpack.encode(Pop(0, MAP, KEY)))
+        service.perform(msgspec.msgpack.encode(Write(0, MAP, [(NO_PREFIX + KEY, nested)], True)))
+        service.perform(msgspec.msgpack.encode(Drop(0, MAP, False)))
+        assert msgspec.msgpack.decode(service.perform(msgspec.msgpack.encode(Size(0, MAP)))) == 0
 
 
 def test_only_files_of_the_store_are_deleted(service: GridService, folder: Path, tmp_path: Path) -> None:
