@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from shmjet.data.checksum import crc32
 from shmjet.grid.errors import GridError, GridFullError, PartitionMovedError
@@ -47,6 +47,8 @@ STAGED_S = 60.0
 """How long the next piece, or the entry, of a staged file is waited for."""
 _STAGED = "staged-"
 _STAGED_IS_LOST = "the pieces of a large value are not here"
+A_GONE_FILE: Final = "the file of a large value that is gone"
+"""How the log calls it."""
 _COUNT = 8
 """Bytes of a number in a file."""
 
@@ -384,4 +386,4 @@ class BlobStore:
                 except FileNotFoundError:
                     continue
                 except OSError as error:  # what it belonged to is gone, and the change that did so is made
-                    logger.warning("the file of a large value that is gone cannot be removed, and stays: %s", error)
+                    logger.warning("%s cannot be removed, and stays: %s", A_GONE_FILE, error)

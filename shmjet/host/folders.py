@@ -7,8 +7,14 @@ modules that remove folders, and few members remove one before they are up.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from pathlib import Path
+
+logger = logging.getLogger("shmjet.host")
+
+_staying: set[Path] = set()
+"""Files that could not be removed: the log has named them."""
 
 
 def remove_folder(folder: Path) -> None:
@@ -16,6 +22,25 @@ def remove_folder(folder: Path) -> None:
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_file(path: Path, what: str) -> None:
+    """Remove a file, or the folder that is in its place, if there is one.
+
+    One that cannot be removed stays, and the log says so once.
+
+    Args:
+        path: of the file.
+        what: how the log calls it.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except IsADirectoryError:
+        remove_folder(path)
+    except OSError as error:
+        if path not in _staying:
+            _staying.add(path)
+            logger.warning("%s cannot be removed, and stays: %s", what, error)
 
 
 def usable_folder(folder: Path) -> None:

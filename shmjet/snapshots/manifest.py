@@ -161,7 +161,11 @@ def write_manifest(path: str | os.PathLike[str], manifest: Manifest, sync: bool 
         temporary.unlink(missing_ok=True)
         raise
     if sync:
-        sync_folder(path.parent)
+        try:
+            sync_folder(path.parent)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:

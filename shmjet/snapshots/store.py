@@ -9,6 +9,7 @@ jobs, nor who writes chunk files.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Collection
@@ -18,8 +19,10 @@ from typing import Final
 
 import msgspec
 
-from shmjet.host.folders import remove_folder, sync_file, sync_folder
+from shmjet.host.folders import remove_file, remove_folder, sync_file, sync_folder
 from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, read_manifest, write_manifest
+
+logger = logging.getLogger("shmjet.snapshots")
 
 KEPT: Final = 2
 """Valid snapshots of a lineage that are kept."""
@@ -64,6 +67,9 @@ class LineageStore:
         self._sync = sync
         self._files: dict[int, frozenset[str]] = {}
         """The chunk files that each manifest names, as far as it was read."""
+        self._distrusted: set[int] = set()
+        """Snapshots that do not count, even if their manifests cannot be removed."""
+        self._is_readable = True
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if sync:
             sync_folder(folder.parent)
@@ -149,17 +155,19 @@ class LineageStore:
 
     def valid(self) -> list[int]:
         """Return the numbers of the snapshots with a manifest, the newest first."""
-        return sorted(
-            (number for name in self._names() if (number := _manifest_number(name)) is not None), reverse=True
-        )
+        numbers = {number for name in self._names() if (number := _manifest_number(name)) is not None}
+        return sorted(numbers - self._distrusted, reverse=True)
 
     def distrust(self, number: int) -> None:
-        """Remove a snapshot that has turned out to be damaged."""
-        _remove(self.path_of(number))
+        """Remove a snapshot that has turned out to be damaged; it does not count any more, even if its files stay."""
+        self._distrusted.add(number)
+        remove_file(self.path_of(number), "the manifest of a snapshot that does not count any more")
         self._files.pop(number, None)
 
     def prune(self, up_to: int) -> None:
         """Remove what no longer counts: all manifests but the newest, and chunk files that none of those names.
+
+        What cannot be removed stays, and is logged.
 
         Args:
             up_to: chunk files of later snapshots than this one are left alone: they are being written.
@@ -176,7 +184,7 @@ class LineageStore:
         for name in self._names():
             made_for = _number_of(name)
             if name.endswith(_CHUNK) and name not in needed and made_for is not None and made_for <= up_to:
-                _remove(self.folder / name)
+                remove_file(self.folder / name, "a file of snapshots that is not needed any more")
 
     def begin_from(self, snapshot: ExportedSnapshot, *, shared: bool = False) -> Path:
         """Take an exported snapshot as number 0 of this lineage, which no longer needs the exported one then.
@@ -204,10 +212,18 @@ class LineageStore:
         remove_folder(self.folder)
 
     def _names(self) -> list[str]:
+        """Return the names of all files; none when the folder is gone, or cannot be read, which is logged."""
         try:
-            return os.listdir(self.folder)
+            names = os.listdir(self.folder)
         except FileNotFoundError:
             return []
+        except OSError as error:
+            if self._is_readable:
+                self._is_readable = False
+                logger.error("the snapshots in %s cannot be read: %s", self.folder, error)
+            return []
+        self._is_readable = True
+        return names
 
     def _files_of(self, number: int) -> frozenset[str]:
         files = self._files.get(number)
@@ -438,14 +454,6 @@ def _listed(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _remove(path: Path) -> None:
-    """Remove a file, or the folder that is in its place; it need not be there."""
-    try:
-        path.unlink(missing_ok=True)
-    except IsADirectoryError:
-        remove_folder(path)
 
 
 def _link(source: Path, target: Path) -> None:

@@ -181,6 +181,29 @@ def test_a_job_of_which_all_snapshots_are_damaged_does_not_begin_anew_by_itself(
     go_on(storage, file, gate, eventually)
 
 
+def test_a_job_whose_snapshots_cannot_be_read_is_suspended_and_goes_on_when_they_can(
+    storage: Path, tmp_path: Path, eventually: Eventually
+) -> None:
+    file, gate = tmp_path / "result.json", tmp_path / "gate"
+    with started(storage) as jet:
+        execution = jet.new_job(counting(file, 2000, gate=gate), guaranteed()).execute()
+        eventually(lambda: len(manifests(storage)) == 2)
+        folder = manifests(storage)[0].parent
+        folder.rename(tmp_path / "away")
+        folder.symlink_to(folder)  # to itself
+        os.kill(jet.cluster.members[0].workers[0], signal.SIGKILL)
+        job, text = waits_suspended(jet, eventually)
+        assert "no snapshot of the job is left" in text
+        with pytest.raises(TimeoutError, match="it is suspended until its job is resumed, restarted or cancelled"):
+            execution.result(0.01)
+        folder.unlink()
+        (tmp_path / "away").rename(folder)
+        gate.touch()
+        job.resume()
+        execution.result(SOON_S)
+        assert json.loads(file.read_text()) == exact(2000)
+
+
 def test_a_job_that_begins_from_a_damaged_snapshot_fails(storage: Path, tmp_path: Path, eventually: Eventually) -> None:
     file, gate = tmp_path / "result.json", tmp_path / "gate"
     with started(storage) as jet:

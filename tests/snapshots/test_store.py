@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -242,3 +243,74 @@ def test_a_file_in_place_of_the_folder_of_snapshots_is_named(tmp_path: Path) -> 
     (tmp_path / "snapshots").touch()
     with pytest.raises(NotADirectoryError, match=str(tmp_path / "snapshots")):
         SnapshotStore(tmp_path / "snapshots").lineages()
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> list[OSError]:
+    """The first of these is raised wherever a file is to be removed."""
+    errors: list[OSError] = []
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if errors:
+            raise errors[0]
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    return errors
+
+
+def test_what_cannot_be_removed_stays_and_is_logged_once(
+    tmp_path: Path, refusing: list[OSError], caplog: pytest.LogCaptureFixture
+) -> None:
+    lineage = LineageStore(tmp_path)
+    snapshot(lineage, 1)
+    refusing.append(OSError(errno.EIO, "the disk is broken"))
+    for number in (2, 3, 4):
+        snapshot(lineage, number)
+    assert lineage.valid() == [4, 3]
+    assert names(tmp_path) == [f"{number}{end}" for number in (1, 2, 3, 4) for end in ("-7-0.chunk", ".manifest")]
+    assert [record.getMessage().count("the disk is broken") for record in caplog.records] == [1] * 4
+    refusing.clear()
+    snapshot(lineage, 5)
+    assert not (tmp_path / "1-7-0.chunk").exists()
+    assert lineage.valid() == [5, 4]
+
+
+def test_a_damaged_snapshot_that_cannot_be_removed_does_not_count(tmp_path: Path, refusing: list[OSError]) -> None:
+    lineage = LineageStore(tmp_path)
+    snapshot(lineage, 1)
+    snapshot(lineage, 2)
+    refusing.append(PermissionError(errno.EPERM, "immutable"))
+    lineage.distrust(2)
+    assert lineage.valid() == [1]
+    assert lineage.newest_id == 2
+
+
+def test_a_folder_that_cannot_be_read_has_no_snapshots(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lineage = LineageStore(tmp_path / "l")
+    snapshot(lineage, 1)
+    (tmp_path / "l").rename(tmp_path / "away")
+    (tmp_path / "l").symlink_to(tmp_path / "l")
+    assert lineage.valid() == []
+    lineage.prune(1)
+    assert [record.getMessage().count("cannot be read") for record in caplog.records] == [1]
+    (tmp_path / "l").unlink()
+    (tmp_path / "away").rename(tmp_path / "l")
+    assert lineage.valid() == [1]
+
+
+def test_a_manifest_whose_name_may_not_reach_the_disk_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lineage = LineageStore(tmp_path, sync=True)
+    snapshot(lineage, 1)
+
+    def fail(folder: Path) -> None:
+        raise OSError(errno.EIO, "not synced", str(folder))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shmjet.snapshots.manifest.sync_folder", fail)
+        with pytest.raises(OSError, match="not synced"):
+            snapshot(lineage, 2)
+    assert lineage.valid() == [1]

@@ -138,6 +138,12 @@ class Execution(Future[None]):
                 return False
         return True
 
+    def _goes_on(self) -> str:
+        """Say what a job does that has not ended."""
+        if self._status is not JobStatus.SUSPENDED:
+            return "it goes on"
+        return "it is suspended until its job is resumed, restarted or cancelled; `suspension_cause` says why"
+
     def running(self) -> bool:
         """Return True until the job has ended."""
         return not self.done()
@@ -164,7 +170,7 @@ class Execution(Future[None]):
                 self.cancel()
             raise stopped.with_traceback(None) from None  # the user's call, not how it waits
         except TimeoutError:
-            raise TimeoutError(f"the job has not ended within {timeout:g} s; it goes on") from None
+            raise TimeoutError(f"the job has not ended within {timeout:g} s; {self._goes_on()}") from None
         except CancelledError as cancelled:
             raise cancelled.with_traceback(None) from None
         try:

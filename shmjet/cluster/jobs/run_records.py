@@ -18,13 +18,16 @@ import msgspec
 from shmjet.cluster.protocol import Submission
 from shmjet.data.decoders import from_msgpack
 from shmjet.execution.messages import Failure
-from shmjet.host.folders import replace_file, usable_folder
+from shmjet.host.folders import remove_file, replace_file, usable_folder
 
 MAGIC: Final = b"shmjetRR"
 VERSION: Final = 1
 HEAD: Final = struct.Struct("<8sIIQ")
 """Of a record's file: `MAGIC`, `VERSION`, CRC-32 of the body, bytes of the body."""
 _SUFFIX = ".run"
+_OF_ENDED = (
+    "the record of a run that has ended (remove it by hand, or the run begins again when this member is started again)"
+)
 
 logger = logging.getLogger("shmjet.member")
 
@@ -72,14 +75,14 @@ class RunRecords:
         replace_file(path, head + body, path.with_suffix(".part").name)
 
     def remove(self, run: int) -> None:
-        """Remove the record of a run that has its outcome."""
-        self._path_of(run).unlink(missing_ok=True)
+        """Remove the record of a run that has its outcome; one that stays is logged."""
+        remove_file(self._path_of(run), _OF_ENDED)
 
     def keep_only(self, runs: Container[int]) -> None:
         """Remove the records of all other runs: they have ended while another member coordinated."""
         for path in self._folder.glob(f"*{_SUFFIX}"):
             if path.stem.isdecimal() and int(path.stem) not in runs:
-                path.unlink(missing_ok=True)
+                remove_file(path, _OF_ENDED)
 
     def all(self) -> list[RunRecord]:
         """Return all readable records, by the numbers of their runs."""

@@ -299,11 +299,12 @@ class JobService:
                 self._tasks.start(send(copy.origin.run, copy.origin.job))
 
     def _after_failure(self, run: JobRun, failure: Failure) -> Next:
-        if run.lineage is not None and failure.type_name == DAMAGED:
-            run.lineage.distrust_newest()
+        lineage, is_damaged = run.lineage, failure.type_name == DAMAGED
         job, text = run.job.label, failure.text.split("\n", 1)[0]
-        if run.lineage is not None and run.lineage.has_lost_all:
-            run.lineage.begin_anew()
+        if lineage is not None and is_damaged:
+            lineage.distrust_newest()
+        if lineage is not None and is_damaged and lineage.has_lost_all:  # after others the next attempt says so
+            lineage.begin_anew()
             goes_on = self._recorded.is_restarted(run) or run.id in self._followed
             has_begun = run.last_snapshot is not None or goes_on
             follows = next_after_losing_all(run.job.settings, has_begun_before=has_begun)

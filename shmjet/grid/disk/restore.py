@@ -24,6 +24,7 @@ import msgspec
 from shmjet.core.map_config import MapConfig, config_of
 from shmjet.data.decoders import from_json, msgpack_decoder
 from shmjet.data.errors import ConfigError
+from shmjet.grid.blobs import A_GONE_FILE
 from shmjet.grid.change_log import decode_changes, last_number, trim
 from shmjet.grid.changes import Changes, Entry, Rules, flags_of
 from shmjet.grid.commit_counters import BACKED_UP, LOGGED, ON_DISK
@@ -64,7 +65,7 @@ from shmjet.grid.replica import apply_changes
 from shmjet.grid.side_by_side import SideBySide
 from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER, Grid, Opened
 from shmjet.grid.sweeping import EVENTS
-from shmjet.host.folders import usable_folder
+from shmjet.host.folders import remove_file, usable_folder
 
 _PORTION = 64
 """Records that are applied in one transaction."""
@@ -410,9 +411,9 @@ def _sort_files(opened: Opened, disk: Path) -> None:
         if name in named and name not in here:
             (gone / name).rename(blobs / name)
         else:
-            (gone / name).unlink()
+            remove_file(gone / name, A_GONE_FILE)
     for name in here - named:
-        (blobs / name).unlink()
+        remove_file(blobs / name, A_GONE_FILE)
 
 
 def _named_files(opened: Opened) -> set[str]:

@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from shmjet.data.decoders import msgpack_decoder
+from shmjet.grid.blobs import A_GONE_FILE
 from shmjet.grid.change_log import NewBlocks, NewEvents, Puts, decode_changes, raw_records
 from shmjet.grid.commit_counters import DISK_ERROR, LOGGED, ON_DISK
 from shmjet.grid.disk.checksums import of_file
@@ -39,7 +40,7 @@ from shmjet.grid.disk.files import (
 from shmjet.grid.errors import GridError
 from shmjet.grid.layout import HAS_BLOBS, RESERVE_FILE
 from shmjet.grid.store import Opened
-from shmjet.host.folders import sync_file, sync_folder
+from shmjet.host.folders import remove_file, sync_file, sync_folder
 
 CLOCK_FILE: Final = "clock.json"
 _READ: Final = 4 << 20
@@ -206,7 +207,7 @@ class DiskWriter:
             env.announced[ON_DISK] = number
         self._at = reached
         for path in gone:
-            path.unlink(missing_ok=True)
+            remove_file(path, A_GONE_FILE)
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -372,7 +373,7 @@ class DiskWriter:
     def _remove_before(self, generation: int) -> None:
         for number in generations(self._folder, LOG):
             if number < generation:
-                (self._folder / f"{LOG}{number}").unlink(missing_ok=True)
+                remove_file(self._folder / f"{LOG}{number}", "a log of maps and lists that is not needed any more")
         for number in generations(self._folder, CHECKPOINT):
             if number < generation:
                 shutil.rmtree(self._folder / f"{CHECKPOINT}{number}", ignore_errors=True)
