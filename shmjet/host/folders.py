@@ -27,7 +27,7 @@ def remove_folder(folder: Path) -> None:
 def remove_file(path: Path, what: str) -> None:
     """Remove a file, or the folder that is in its place, if there is one.
 
-    One that cannot be removed stays, and the log says so once.
+    A file that cannot be removed stays, and the log says so once.
 
     Args:
         path: of the file.

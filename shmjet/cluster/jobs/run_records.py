@@ -75,7 +75,7 @@ class RunRecords:
         replace_file(path, head + body, path.with_suffix(".part").name)
 
     def remove(self, run: int) -> None:
-        """Remove the record of a run that has its outcome; one that stays is logged."""
+        """Remove the record of a run that has its outcome; a record that stays is logged."""
         remove_file(self._path_of(run), _OF_ENDED)
 
     def keep_only(self, runs: Container[int]) -> None:
