@@ -8,11 +8,11 @@ that has brought a barrier waits until it has come on every edge of the group. M
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from shmjet._native import Coalescer
 from shmjet.core import ShmjetError, Watermark, WatermarkError
-from shmjet.data.marks import DONE, Barrier, watermark_of
+from shmjet.data.marks import DONE, Barrier, Mark, watermark_of
 from shmjet.execution.inbound_edge import InboundEdge
 
 _MOVING = ("_coalescer", "_cursor", "_mark_edge", "aligned", "barrier", "mark", "received", "received_batches")
@@ -43,15 +43,12 @@ class InputSelector:
         self.received = self.received_batches = 0
         self._groups = _by_priority(inbound)
         self._cursor = 0
+        self.has_items = False
+        """Whether something is left of the batch that was drained last."""
         self._batch: list[Any] = []
         self._batch_pos = 0
         self._mark_edge = 0
         self._open_next_group()
-
-    @property
-    def has_items(self) -> bool:
-        """Whether something is left of the batch that was drained last."""
-        return self._batch_pos < len(self._batch)
 
     @property
     def has_input(self) -> bool:
@@ -84,11 +81,12 @@ class InputSelector:
 
     def drain(self, limit: int) -> bool:
         """Drain at most one edge of about `limit` items, when nothing is left; True when a lane has moved."""
-        count, moved_any = len(self.group), False
+        group, aligned = self.group, self.aligned
+        count, moved_any = len(group), False
         for step in range(count):
             at = (self._cursor + step) % count
-            edge = self.group[at]
-            if edge.ordinal in self.aligned and edge.holds(self.aligned[edge.ordinal]):
+            edge = group[at]
+            if aligned and edge.ordinal in aligned and edge.holds(aligned[edge.ordinal]):
                 continue
             items, mark, moved = edge.drain(limit)
             moved_any = moved_any or moved
@@ -97,8 +95,8 @@ class InputSelector:
                 self._cursor = (at + 1) % count
                 self._batch = items or []
                 self._batch_pos = 0
-                assert mark is not DONE
-                self.mark = mark if isinstance(mark, Watermark | Barrier) else None
+                self.has_items = bool(items)
+                self.mark = None if mark is None else _checked(mark)
                 self._mark_edge = edge.ordinal
                 if items is not None:
                     self.received += len(items)
@@ -110,13 +108,11 @@ class InputSelector:
     def next_slice(self, limit: int) -> list[Any]:
         """Return the next items of the batch, at most `limit`; only while it has some."""
         batch, pos = self._batch, self._batch_pos
-        if pos == 0 and len(batch) <= limit:
-            self._batch = []
-            return batch
-        self._batch_pos = pos + limit
-        if self._batch_pos >= len(batch):
-            self._batch, self._batch_pos = [], 0
-        return batch[pos : pos + limit]
+        self._batch_pos = end = pos + limit
+        if end < len(batch):
+            return batch[pos:end]
+        self._batch, self._batch_pos, self.has_items = [], 0, False
+        return batch[pos:] if pos else batch
 
     def take_mark(self) -> Watermark | None:
         """Let the mark behind the batch count, if there is one; return a watermark that has come on all edges."""
@@ -212,12 +208,18 @@ class InputSelector:
         for name, value in state["plain"].items():
             setattr(self, name, value)
         self._batch, self._batch_pos = state["batch"], 0
+        self.has_items = bool(self._batch)
         self.edge = None if state["edge"] is None else self.edges[state["edge"]]
         self.group = [self.edges[ordinal] for ordinal in state["group"]]
         self._groups = [[self.edges[ordinal] for ordinal in group] for group in state["groups"]]
         for edge in self.edges:
             barrier = self.aligned.get(edge.ordinal)
             edge.open(edge in self.group and (barrier is None or not edge.holds(barrier)))
+
+
+def _checked(mark: Mark) -> Watermark | Barrier:
+    assert mark is not DONE  # an edge takes it in itself
+    return cast("Watermark | Barrier", mark)
 
 
 def _by_priority(edges: Sequence[InboundEdge]) -> list[list[InboundEdge]]:

@@ -207,7 +207,11 @@ class Shares:
 
     def offer(self, lane: LaneWriter, items: list[Any]) -> None:
         """As `put`, and push what the lane takes now."""
-        self._push(lane, items, 0, self._pending)
+        size = len(items)  # before it is given away
+        accepted = lane.give(items)
+        self.moved += accepted
+        if accepted < size:
+            self._pending.append((lane, items, accepted))
 
     def flush(self) -> bool:
         """Push what the lanes take now; True when nothing is left."""
@@ -215,18 +219,13 @@ class Shares:
             return True
         left: list[tuple[LaneWriter, list[Any], int]] = []
         for lane, items, pos in self._pending:
-            self._push(lane, items, pos, left)
+            size = len(items)  # before it is given away
+            accepted = lane.push(items, pos) if pos else lane.give(items)
+            self.moved += accepted
+            if pos + accepted < size:
+                left.append((lane, items, pos + accepted))
         self._pending = left
         return not left
-
-    def _push(
-        self, lane: LaneWriter, items: list[Any], pos: int, left: list[tuple[LaneWriter, list[Any], int]]
-    ) -> None:
-        size = len(items)  # before it is given away
-        accepted = lane.push(items, pos) if pos else lane.give(items)
-        self.moved += accepted
-        if pos + accepted < size:
-            left.append((lane, items, pos + accepted))
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         """Go on with another lane to the same consumer."""

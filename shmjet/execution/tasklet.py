@@ -223,9 +223,10 @@ class ProcessorTasklet:
             self.flush_buffered()
         if self.background is not None:
             self.background()
-        if self._progress and not self._is_through():
+        may_take = self._may_take()
+        if self._progress and not self._is_through(may_take):
             self.runnable = True
-        wants_input = self._wants_input()
+        wants_input = may_take and not (self.due_ns and self._overlooks)
         if self._soaked_inputs is None:
             self.poller.inputs = wants_input
         else:  # buffered edges are emptied all the time, others when there is a use for it
@@ -283,30 +284,31 @@ class ProcessorTasklet:
         """Whether the callback of this state waits for the timer."""
         return self.due_ns != 0 and self._held_up is self.state
 
-    def _is_through(self) -> bool:
+    def _is_through(self, may_take: bool) -> bool:
         """Say whether the next call, too, has to wait for news or for the timer, although this one has done something.
 
         Items in rings, and what neighbours leave in local lanes from now on, are news.
+
+        Args:
+            may_take: what `_may_take` says.
         """
         # After every call that has moved something: first what tells it at once while there is much to do.
         if (self.state is State.COMPLETE or self._has_nullary) and not self._is_early:
             return False
-        if self.state is not State.COMPLETE:
-            if self.state not in (State.NULLARY_PROCESS, State.PROCESS_INBOX) or self.inbox:
-                return False
-            if self._watermark is not None or self.intake.may_have_more:
-                return False
+        if self.state is not State.COMPLETE and (
+            not may_take or self._watermark is not None or self.intake.may_have_more
+        ):
+            return False
         return not (self.output.may_have_left or self._outbox.has_unfinished_item or self.background is not None)
 
-    def _wants_input(self) -> bool:
-        """Say whether new items in a lane would let the next call do something."""
-        if self.due_ns and self._overlooks:
-            return False
+    def _may_take(self) -> bool:
+        """Say whether the next call may take new items from a lane: nothing is left of those before."""
+        state = self.state
         return (
-            self.state in (State.NULLARY_PROCESS, State.PROCESS_INBOX)
+            (state is State.PROCESS_INBOX or state is State.NULLARY_PROCESS)
             and not self.output.unflushed
-            and not self.inbox
             and not self.intake.has_items
+            and not self.inbox
         )
 
     # -- moving to another worker -------------------------------------------------------------------------------
@@ -505,8 +507,9 @@ class ProcessorTasklet:
             forgot_answer(self.processor, "complete()")
         elapsed = self.clock() - start
         self._spent(elapsed)
-        if outbox.accepted:
-            self._emit_limit.update(outbox.accepted, elapsed)
+        accepted = outbox.accepted
+        if accepted:
+            self._emit_limit.update(accepted, elapsed)
         else:
             self._emit_limit.update_without_items(elapsed)
         if complete:
