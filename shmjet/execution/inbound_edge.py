@@ -208,9 +208,11 @@ class InboundEdge:
             if timestamp is not None:
                 return None, watermark_of(timestamp), True
         for i in self._ready_lanes(ready):
+            if not self._live[i] or self._at_barrier[i]:
+                continue
             early, pull = self._early[i], self._lanes[i].pull
             consumer = None if early else self._consumer_of.get(i)
-            while self._live[i] and not self._at_barrier[i]:
+            while True:
                 frame = self._pull(i) if early else pull()
                 if frame is None:
                     break
@@ -221,7 +223,8 @@ class InboundEdge:
                         items = frame
                     else:
                         items += frame
-                    batches += isinstance(frame[0], Columnar)
+                    if isinstance(frame[0], Columnar):
+                        batches += 1
                     if len(items) >= limit or batches >= _MOST_BATCHES:
                         full = True
                         break
@@ -235,7 +238,7 @@ class InboundEdge:
                         break
                     continue
                 mark = self._take_mark(i, frame)
-                if mark is not None:
+                if mark is not None or not self._live[i] or self._at_barrier[i]:
                     break
             if mark is not None or full:
                 self._cursor = i + 1

@@ -29,13 +29,16 @@ class Outbound:
     """
 
     __slots__ = (
-        *("_lanes", "_mark", "_mark_lanes", "_marked", "_others", "_queue", "_ring_lanes", "_rings", "_router"),
+        *("_lanes", "_mark", "_mark_lanes", "_marked", "_others", "_queue", "_ring_lanes", "_rings"),
+        *("_router", "_router_is_empty"),
         *("emitted", "is_idle", "is_waiting", "time"),
     )
 
     def __init__(self, lanes: Sequence[LaneWriter], router: Router) -> None:
         self._set_lanes(lanes)
         self._router = router
+        self._router_is_empty = True
+        """Whether the router has nothing: none was given since its `flush` has said so, and it keeps nothing back."""
         self._queue: deque[list[Any] | Mark] = deque()
         self._mark: Mark | None = None
         self._mark_lanes: list[LaneWriter] = []
@@ -116,7 +119,11 @@ class Outbound:
 
     def flush_buffered(self) -> bool:
         """Hand over what is kept back too; True when nothing is left."""
-        return self.flush() and self._router.flush_buffered()
+        return self.flush() and self._flush_rows()
+
+    def _flush_rows(self) -> bool:
+        self._router_is_empty = False
+        return self._router.flush_buffered()
 
     def flush(self) -> bool:
         """Hand over what the lanes take; True when nothing is left but what the router keeps back."""
@@ -128,14 +135,17 @@ class Outbound:
                 if waiting:
                     return False
                 self._mark = None
-            elif not self._router.flush():
-                return False
+            elif not self._router_is_empty:
+                if not self._router.flush():
+                    return False
+                self._router_is_empty = not self._router.has_buffered_rows
             if not self._queue:
                 return True
             head = self._queue[0]
             if isinstance(head, list):
+                self._router_is_empty = False
                 self._router.start(head)
-            elif not self._router.flush_buffered():
+            elif not self._flush_rows():
                 return False
             else:
                 self._mark = head

@@ -35,6 +35,11 @@ def any_polls(hosted: Iterable[tuple[ProcessorTasklet, _Owner]]) -> bool:
     return any(tasklet.polling for tasklet, _ in hosted)
 
 
+def any_postponed(hosted: Iterable[tuple[ProcessorTasklet, _Owner]]) -> bool:
+    """Say whether one of the tasklets has numbers that are to be published soon."""
+    return any(tasklet.meter.is_postponed for tasklet, _ in hosted)
+
+
 def earliest(hosted: Iterable[tuple[ProcessorTasklet, _Owner]]) -> int:
     """Return when the first timer of these tasklets runs out, in nanoseconds of their clock; 0 when none is set."""
     return min((tasklet.due_ns for tasklet, _ in hosted if tasklet.due_ns), default=0)

@@ -232,15 +232,17 @@ class ProcessorTasklet:
         else:  # buffered edges are emptied all the time, others when there is a use for it
             self.poller = self._all_inputs if wants_input else self._soaked_inputs
         meter = self.meter
-        if self._progress and self.state is not State.END and not meter.is_due(self._begun_ns):
-            meter.is_stale = True
-            meter.is_postponed = COUNTS
-        elif (self._progress or self.polling or meter.is_stale) and COUNTS:
-            self.publish()
+        if self._progress or self.polling or meter.is_stale:
+            if self.state is State.END or meter.is_due(self._begun_ns):
+                if COUNTS:
+                    self.publish()
+            else:
+                meter.is_stale = True
+                meter.is_postponed = COUNTS
         return self._progress or self._worked
 
     def publish(self) -> None:
-        """Publish the numbers: after the first calls, when nothing goes on, and now and then between."""
+        """Publish the numbers: after the first calls and the last one, and now and then between."""
         self.meter.publish(self._begun_ns, self.state, self.processor, self.intake, self.output.edges)
 
     def is_due(self) -> bool:

@@ -20,7 +20,7 @@ from shmjet.execution.tasklet_state import State
 if TYPE_CHECKING:
     from shmjet.core.event_time_mapper import PartitionFacts
 
-_PUBLISH_NS = 200_000
+_PUBLISH_NS = 2_000_000
 """How long a processor works between two publications of its numbers."""
 PUBLISH_AFTER_NS = 20_000_000
 """How old numbers may get while a processor is called: others on its worker may take most of the time."""
@@ -53,7 +53,7 @@ class Meter:
         self.is_stale = True
         """Whether there is something to publish since the last time; at first what a source waits for."""
         self.is_postponed = False
-        """Whether the worker is to publish that, before it sleeps or when it is due."""
+        """Whether the worker is to publish that when it is due."""
         self._publish_ns = self._publish_at_ns = 0
         self._counters = counters
         self._emitted_at = [counters.emitted_at(ordinal) for ordinal in range(ordinals)]

@@ -49,7 +49,7 @@ from shmjet.execution.messages import (
     WorkerSettings,
 )
 from shmjet.execution.probe import Probing
-from shmjet.execution.runnable import any_polls, due, earliest
+from shmjet.execution.runnable import any_polls, any_postponed, due, earliest
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.tasklet_metrics import PUBLISH_AFTER_NS
@@ -199,12 +199,12 @@ class Worker:
             self._backoff_ns = 0
             self._collector.collect(now)
             if now >= self._publish_at_ns:
-                self._publish_at_ns = now + PUBLISH_AFTER_NS
-                self._publish_postponed()
+                self._publish_postponed(now)
         return progress
 
-    def _publish_postponed(self) -> None:
+    def _publish_postponed(self, now: int) -> None:
         """Publish the numbers of tasklets that were called since these were published."""
+        self._publish_at_ns = now + PUBLISH_AFTER_NS
         for tasklet, deployment in self.tasklets:
             if tasklet.meter.is_postponed:
                 try:
@@ -219,7 +219,6 @@ class Worker:
         if self._unannounced:
             self._announce()
         self._services.close_overdue()
-        self._publish_postponed()
         timeout = self._longest_ns
         may_spin = self._settings.spin and self.tasklets and not self._has_company
         spin = self._settings.idle_min_ns if may_spin else 0
@@ -228,6 +227,10 @@ class Worker:
             self._backoff_ns = min(max(low, self._backoff_ns * 2), high)
             timeout, spin = self._backoff_ns, 0
         start = perf_counter_ns()
+        if start >= self._publish_at_ns:
+            self._publish_postponed(start)
+        elif any_postponed(self.tasklets):
+            timeout = min(timeout, self._publish_at_ns - start)
         timer = earliest(self.tasklets)
         if timer:
             timeout = min(timeout, max(timer - start, 0))
