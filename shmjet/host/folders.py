@@ -24,7 +24,7 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_file(path: Path, what: str) -> None:
+def remove_file(path: Path, what: str) -> bool:
     """Remove a file, or the folder that is in its place, if there is one.
 
     A file that cannot be removed stays, and the log says so once.
@@ -32,6 +32,9 @@ def remove_file(path: Path, what: str) -> None:
     Args:
         path: of the file.
         what: how the log calls it.
+
+    Returns:
+        whether it is gone.
     """
     try:
         path.unlink(missing_ok=True)
@@ -41,6 +44,8 @@ def remove_file(path: Path, what: str) -> None:
         if path not in _staying:
             _staying.add(path)
             logger.warning("%s cannot be removed, and stays: %s", what, error)
+        return False
+    return True
 
 
 def usable_folder(folder: Path) -> None:

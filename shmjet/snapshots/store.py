@@ -68,7 +68,7 @@ class LineageStore:
         self._files: dict[int, frozenset[str]] = {}
         """The chunk files that each manifest names, as far as it was read."""
         self._distrusted: set[int] = set()
-        """Snapshots that do not count, even if their manifests cannot be removed."""
+        """Snapshots that do not count, although their manifests cannot be removed."""
         self._is_readable = True
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if sync:
@@ -160,8 +160,10 @@ class LineageStore:
 
     def distrust(self, number: int) -> None:
         """Remove a snapshot that has turned out to be damaged; it does not count any more, even if its files stay."""
-        self._distrusted.add(number)
-        remove_file(self.path_of(number), "the manifest of a snapshot that does not count any more")
+        if remove_file(self.path_of(number), "the manifest of a snapshot that does not count any more"):
+            self._distrusted.discard(number)
+        else:
+            self._distrusted.add(number)
         self._files.pop(number, None)
 
     def prune(self, up_to: int) -> None:
@@ -179,7 +181,7 @@ class LineageStore:
                 needed |= self._files_of(number)
             except DamagedSnapshotError:
                 return  # it may need any of them
-        for number in numbers[KEPT:]:
+        for number in [*numbers[KEPT:], *self._distrusted]:
             self.distrust(number)
         for name in self._names():
             made_for = _number_of(name)
