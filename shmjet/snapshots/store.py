@@ -247,6 +247,8 @@ class SnapshotStore:
         self.sync = sync
         self._making: set[Path] = set()
         """Folders of exported snapshots that are being written."""
+        self._damaged: set[str] = set()
+        """Exported snapshots of which the log has said that they cannot be used."""
         self._before_valid = before_valid
 
     def sync_maps(self) -> None:
@@ -403,13 +405,19 @@ class SnapshotStore:
         return None
 
     def exported(self) -> list[ExportedSnapshot]:
-        """Return all exported snapshots with a readable manifest, the oldest first."""
+        """Return all exported snapshots with a readable manifest, the oldest first; others are logged, once."""
         found = []
         for name in _listed(self.root / _EXPORTED):
-            with contextlib.suppress(DamagedSnapshotError):
+            try:
                 snapshot = self.find(name)
-                if snapshot is not None:
-                    found.append(snapshot)
+            except DamagedSnapshotError as error:
+                if name not in self._damaged:
+                    self._damaged.add(name)
+                    logger.error("the exported snapshot %r cannot be used: %s", name, error)
+                continue
+            self._damaged.discard(name)
+            if snapshot is not None:
+                found.append(snapshot)
         return sorted(found, key=lambda snapshot: (snapshot.manifest.created, snapshot.name))
 
     def destroy(self, name: str) -> bool:

@@ -176,7 +176,7 @@ def test_what_is_being_exported_is_not_removed(tmp_path: Path, older: bool, monk
     assert names(tmp_path / "exported") == []
 
 
-def test_exported_snapshots_are_listed_the_oldest_first(tmp_path: Path) -> None:
+def test_exported_snapshots_are_listed_the_oldest_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = SnapshotStore(tmp_path)
     assert store.exported() == []
     lineage = store.lineage("l")
@@ -186,7 +186,9 @@ def test_exported_snapshots_are_listed_the_oldest_first(tmp_path: Path) -> None:
     torn = store.find("torn")
     assert torn is not None
     torn.path.write_bytes(b"torn")
-    assert [snapshot.name for snapshot in store.exported()] == ["c", "b", "a"]
+    for _ in range(2):
+        assert [snapshot.name for snapshot in store.exported()] == ["c", "b", "a"]
+    assert [record.getMessage()[:45] for record in caplog.records] == ["the exported snapshot 'torn' cannot be used: "]
     with pytest.raises(DamagedSnapshotError):
         store.find("torn")
     assert store.destroy("b")
