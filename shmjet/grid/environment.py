@@ -12,6 +12,7 @@ This module does not know what maps, lists or entries are.
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import threading
 from collections.abc import Callable, Iterator
@@ -191,6 +192,9 @@ class Environment:
                     text = lack_text(OSError(errno.ENOSPC, str(error)))
                     raise GridError(f"cannot open the store in {self.folder}: {text}") from error
                 except (lmdb.Error, OSError) as error:
+                    if os.strerror(errno.EMFILE) in str(error):  # lmdb's errors have no number
+                        text = lack_text(OSError(errno.EMFILE, str(error)))
+                        raise GridError(f"cannot open the store in {self.folder}: {text}") from error
                     raise GridError(
                         f"cannot open the store in {self.folder}: {error}; it needs {self.map_size} bytes of address "
                         "space (`ulimit -v`), a folder that is still there, and to be opened once per process"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -323,12 +324,24 @@ def test_a_value_of_a_hundred_megabytes_goes_in_and_out(folder: Path) -> None:
         assert list((folder / "blobs").iterdir()) == []
 
 
-def test_a_store_for_which_a_file_system_has_no_room_names_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        (
+            lmdb.DiskError,
+            "No space left on device",
+            "No space left on device; the file system is full, or has no inode left",
+        ),
+        (lmdb.Error, os.strerror(errno.EMFILE), r"descriptors open: raise RLIMIT_NOFILE \(`ulimit -n`\)"),
+        (lmdb.Error, "Cannot allocate memory", r"bytes of address space \(`ulimit -v`\)"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_says_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[lmdb.Error], text: str, said: str
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:
-        raise lmdb.DiskError("No space left on device")
+        raise kind(text)
 
     monkeypatch.setattr(lmdb, "open", refuse)
-    with pytest.raises(GridError, match="No space left on device; the file system is full, or has no inode left"):
+    with pytest.raises(GridError, match=said):
         Grid.create(tmp_path / "grid", 3)
