@@ -20,7 +20,10 @@ from shmjet.snapshots.chunk import check_pieces
 from shmjet.snapshots.manifest import ENGINE, DamagedSnapshotError, Manifest, read_manifest
 from shmjet.snapshots.store import ExportedSnapshot, LineageStore, SnapshotStore, exported_folder, new_version
 
-LOST_ALL = "no snapshot of the job is left that can be read, see the log; resume() begins anew, without its state"
+LOST_ALL = (
+    "no snapshot of the job is left that can be read, see the log; resume() begins anew, without its state, unless one "
+    "can be read again"
+)
 """Why a job is suspended of which all snapshots are damaged."""
 
 ELSEWHERE = (
