@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 from shmjet.data.checksum import crc32
 from shmjet.grid.errors import GridError, GridFullError, PartitionMovedError
+from shmjet.host.folders import remove_file
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -376,13 +377,14 @@ class BlobStore:
         A file that cannot be deleted is logged: a store on disk removes it when it is started anew.
         """
         for name in names:
-            if self.is_name(name):
-                path = self.folder / name.decode()
+            if not self.is_name(name):
+                continue
+            path = self.folder / name.decode()
+            if self.gone is None:
+                remove_file(path, A_GONE_FILE)
+            else:
                 try:
-                    if self.gone is None:
-                        path.unlink()
-                    else:
-                        path.rename(self.gone / path.name)
+                    path.rename(self.gone / path.name)
                 except FileNotFoundError:
                     continue
                 except OSError as error:  # what it belonged to is gone, and the change that did so is made
