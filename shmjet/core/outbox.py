@@ -147,11 +147,6 @@ class Outbox:
             self._sink.clear()
             return
         limit = self.limit
-        if len(self._marks) == 1:  # as below, and nearly always
-            size, mark = len(self.buckets[0]), self._marks[0]
-            self._before[0] = size
-            self._caps[0] = mark if limit is None or size + limit > mark else size + limit
-            return
         for i, bucket in enumerate(self.buckets):
             size = len(bucket)
             mark = self._marks[i]
