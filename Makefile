@@ -72,7 +72,7 @@ print(*(setup["options.extras_require"][name] for name in sys.argv[1:]), sep=chr
 endef
 export EXTRAS
 
-.PHONY: help setup install demo demo-spark test test-failed test-quick docs bench scaling stress model check dist arm64 format clean distclean
+.PHONY: help setup install demo demo-spark test test-failed test-quick docs bench scaling stress model check dist arm64 arm64-tests format clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -148,6 +148,9 @@ dist: setup ## make the sdist and the wheel (abi3, manylinux), install each in a
 
 arm64: ## cross-compile the tests in C for ARM64 and run them emulated (names what it needs)
 	.ci/arm64
+
+arm64-tests: $(STAMP) ## run the tests of data, ring and core in an emulated ARM64 Python (Debian 12; names what it needs)
+	VENV="$(VENV)" .ci/arm64_tests
 
 format: setup ## let ruff put the sources into shape
 	$(BIN)/ruff check --fix-only --exit-zero .
