@@ -115,7 +115,7 @@ scaling: install ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: 
 stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour; AGAIN=1: a script that fails has a second run)
 	for script in ring_races checksum hostile_bytes hostile_client simulate_cluster hosts slow_hosts cuts kill_workers kill_members survivors submissions stealing limits \
 			environments nulls exactly_once restart_member power_loss one_by_one upgrade host_jobs day grid_members random_dags member_dags random_pipelines random_columns \
-			pool_soak streams spark_faults spark_pipelines spark_hosts; do \
+			pool_soak streams unexpected_errors spark_faults spark_pipelines spark_hosts; do \
 		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci) \
 			$(if $(AGAIN),|| { echo "$$script failed: once more"; $(BIN)/python stress/$$script.py --ci; }); done
 

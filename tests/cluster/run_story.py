@@ -68,13 +68,21 @@ class Story:
         attempts_before: int = 0,
     ) -> None:
         self.made: list[Attempt] = []
-        self.waits_for = ""
+        self.waits_for = self.cannot_begin = self.cannot_follow = ""
+        """What the next attempt waits for, and the errors that keep it from beginning or following."""
         self.told: list[tuple[JobStatus, str | None]] = []
         self.over = 0
 
         def make(run: JobRun, on_change: Told, on_over: Told) -> Any:
+            if self.cannot_begin:
+                raise RuntimeError(self.cannot_begin)
             self.made.append(Attempt(7 + len(self.made), on_change, on_over))
             return self.made[-1]
+
+        def after_failure(run: JobRun, failure: Failure) -> Next:
+            if self.cannot_follow:
+                raise RuntimeError(self.cannot_follow)
+            return Next.AGAIN if run.attempt_count < attempts else otherwise
 
         self.statuses: list[tuple[JobStatus, JobStatus]] = []
 
@@ -91,7 +99,7 @@ class Story:
             on_status=told,
             on_over=over,
             policy=RunPolicy(
-                after_failure=lambda run, failure: Next.AGAIN if run.attempt_count < attempts else otherwise,
+                after_failure=after_failure,
                 pause_before_next=lambda failed: pauses[failed - 1] if pauses else 0.0,
                 waits_for=lambda _: self.waits_for,
             ),

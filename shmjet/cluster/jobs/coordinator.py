@@ -20,7 +20,8 @@ from shmjet.cluster.jobs.ended_attempt import EndedAttempt, metrics_of_all
 from shmjet.cluster.jobs.lineage import LOST_ALL, Lineage
 from shmjet.cluster.jobs.phase import Phase
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
-from shmjet.cluster.jobs.snapshot_taking import SnapshotSource
+from shmjet.cluster.jobs.snapshot_taking import SnapshotSource, Timer
+from shmjet.cluster.jobs.unexpected import in_background, step, unexpected
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
     CommitPart,
@@ -139,8 +140,20 @@ class JobCoordinator:
             partition_count=self._services.partition_count,
         )
         return AttemptSnapshots(
-            source, lineage, send=self._post.send, fail=self._fail, on_terminal=self._snapshot_ends_it
+            source, lineage, send=self._post.send, fail=self._fail, on_terminal=self._snapshot_ends_it, clock=self
         )
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        """Call something of this attempt later; see `Clock`."""
+        return asyncio.get_running_loop().call_later(delay, step, self, callback)
+
+    def break_down(self, error: Exception) -> None:
+        """Stop for an unexpected error, which may have come between any two steps."""
+        self._attempt.fail(unexpected(error, f"in the coordinator of job {self._plan.job.label}"))
+        try:
+            self._take_steps()
+        except Exception as another:
+            unexpected(another, f"while job {self._plan.job.label} was stopped for that")
 
     @property
     def run(self) -> int:
@@ -188,6 +201,9 @@ class JobCoordinator:
 
     def start(self) -> None:
         """Begin; a job with meta-suppliers, or of unknown manners, is looked at in a worker first."""
+        step(self, self._start)
+
+    def _start(self) -> None:
         plan = self._plan
         if not needs_probe(plan.job.shape):
             self._probed(Probed(self.id, {}, []))
@@ -249,7 +265,7 @@ class JobCoordinator:
         lineage = self._plan.lineage
         has_files = len(self._members) > 1 and (self._plan.job.attachments or lineage is not None)
         if has_files or (lineage is not None and lineage.is_writing):
-            self._preparing = asyncio.ensure_future(self._prepare_with_files(probed))
+            self._preparing = in_background(self, self._prepare_with_files(probed))
         else:
             self._plan.files_sent([])
             self._prepare(probed, {})
@@ -309,6 +325,10 @@ class JobCoordinator:
 
     def report(self, uuid: str, message: Any, payload: Payload = None) -> None:
         """Take what a participant reports."""
+        step(self, self._take, uuid, message, payload)
+        self._carry_out()
+
+    def _take(self, uuid: str, message: Any, payload: Payload) -> None:
         match message:
             case PartProbed():
                 self._probed(message.probed)
@@ -332,7 +352,6 @@ class JobCoordinator:
                 self._attempt.report(uuid, message)
             case _:
                 self._attempt.report(uuid, message)
-        self._carry_out()
 
     def _located(self, failure: Failure, uuid: str) -> Failure:
         """Return a failure that says on which member it happened, where there are several."""
@@ -342,28 +361,33 @@ class JobCoordinator:
         return msgspec.structs.replace(failure, member=address)
 
     def _carry_out(self) -> None:
+        step(self, self._take_steps)
+
+    def _take_steps(self) -> None:
         attempt = self._attempt
         status = attempt.status
         if status is not self.status:
             self.status = status
             self._on_change(self)
         commits = []
+        keeps_services = attempt.phase is Phase.FINISHING and self._keeps_services()
         for uuid, order in attempt.take_orders():
             if isinstance(order, CommitPart) and self._plan.before_commit is not None:
                 commits.append((uuid, order))
                 continue
             if isinstance(order, FinishPart):
-                order = msgspec.structs.replace(order, is_followed=self._keeps_services())
+                order = msgspec.structs.replace(order, is_followed=keeps_services)
             self._post.send(uuid, order)
         if commits and self._plan.before_commit is not None:
-            self._committing = asyncio.ensure_future(self._commit(commits, self._plan.before_commit()))
+            self._committing = in_background(self, self._commit(commits, self._plan.before_commit()))
         if self._snapshots is not None:
             self._snapshots.follow(attempt.phase)
         if self.is_over and self._on_over is not None:
+            ended = self._ended()
             on_over, self._on_over = self._on_over, None
             if self._over is not None:
                 self._over.set()
-            on_over(self._ended())
+            on_over(ended)
 
     async def _commit(self, orders: list[tuple[str, CommitPart]], ready: Awaitable[None]) -> None:
         """Have members commit, unless one of them is lost before all is ready for that."""

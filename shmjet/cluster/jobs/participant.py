@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from shmjet.cluster.jobs.part_counters import PartCounters
 from shmjet.cluster.jobs.part_snapshots import PartSnapshots
 from shmjet.cluster.jobs.phase import Phase
 from shmjet.cluster.jobs.stopping import Stopping
+from shmjet.cluster.jobs.unexpected import in_background, step, unexpected
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
     AskOpenSources,
@@ -174,6 +176,9 @@ class Participant:
 
     def probe(self, order: ProbePart) -> None:
         """Have a worker look at the suppliers."""
+        step(self, self._probe, order)
+
+    def _probe(self, order: ProbePart) -> None:
         child = self._services.workers.workers[self._assignment.first_worker]
         self._children[child.index] = child
         self._part.probe(child.index)
@@ -189,12 +194,15 @@ class Participant:
             may_wait: whether it tries again, when memory or descriptors are missing, with what attempts that are over
                 are giving back just now.
         """
+        step(self, self._prepare, order, may_wait, has_files)
+
+    def _prepare(self, order: PreparePart, may_wait: bool, has_files: bool) -> None:
         part, assignment = self._part, self._assignment
         if part.phase is not Phase.PROBING:  # it was stopped before it has begun
             return
         self.peers = frozenset(order.slot.peers)
         if order.snapshots and order.slot.count > 1 and not has_files:
-            self._opening = asyncio.ensure_future(self._prepare_with_files(order))
+            self._opening = in_background(self, self._prepare_with_files(order))
             return
         more = may_wait and self._services.arenas.can_make_room
         try:
@@ -204,7 +212,7 @@ class Participant:
         except (PlanError, ConfigError, OSError) as error:
             # no valid plan, no shared memory, or no descriptor for a carrier: no process has been told anything
             if more and isinstance(error, OSError):
-                self._opening = asyncio.ensure_future(self._prepare_with_more(order))
+                self._opening = in_background(self, self._prepare_with_more(order))
                 return
             part.refuse(member_failed(error), self._children)
             self._carry_out()
@@ -217,7 +225,7 @@ class Participant:
             processors=[vertex.parallelism for vertex in context.plan.vertices],
         )
         if context.plan.start_barrier_endpoint is not None:
-            self._opening = asyncio.ensure_future(self._open_link(context))
+            self._opening = in_background(self, self._open_link(context))
         for endpoint in endpoints:
             context.deploy(self._children[endpoint])
         self._look_after(FIRST_LOOK_S)
@@ -252,6 +260,9 @@ class Participant:
 
     def order(self, message: object) -> None:
         """Do as the coordinator says."""
+        step(self, self._obey, message)
+
+    def _obey(self, message: object) -> None:
         match message:
             case StartPart():
                 self._part.start()
@@ -296,6 +307,9 @@ class Participant:
 
     def report(self, child: Child, message: Any, fds: list[int]) -> None:
         """Take what a process reports about this attempt."""
+        step(self, self._take, child, message, fds)
+
+    def _take(self, child: Child, message: Any, fds: list[int]) -> None:
         at, part = self._endpoint(child), self._part
         if at is None:
             return
@@ -340,7 +354,7 @@ class Participant:
         return [endpoint for endpoint in self._children if context.state_of(endpoint) != PREPARING]
 
     def _look_after(self, seconds: float) -> None:
-        self._look_timer = asyncio.get_running_loop().call_later(seconds, self._look, seconds)
+        self._look_timer = asyncio.get_running_loop().call_later(seconds, step, self, self._look, seconds)
 
     def _look(self, after: float) -> None:
         self._look_timer = None
@@ -370,6 +384,9 @@ class Participant:
 
     def child_lost(self, child: Child) -> None:
         """Take the death of a process."""
+        step(self, self._lost, child)
+
+    def _lost(self, child: Child) -> None:
         at = self._endpoint(child)
         if at is None:
             return
@@ -384,18 +401,31 @@ class Participant:
 
     # -- carrying out -------------------------------------------------------------------------------------------
 
+    def break_down(self, error: Exception) -> None:
+        """Stop for an unexpected error, which may have come between any two steps."""
+        failure = unexpected(error, f"in this member's part of job {self.name}")
+        try:
+            self.break_off(failure)
+        except Exception as another:
+            unexpected(another, f"while the part of job {self.name} was stopped for that")
+
     def _carry_out(self) -> None:
         part = self._part
         while part.entered or part.commands or part.reports:
-            entered, part.entered = part.entered, []
-            commands, part.commands = part.commands, []
-            reports, part.reports = part.reports, []
-            for phase in entered:
-                self._enter(phase)
-            for endpoint, command in commands:
-                self._tell(endpoint, command)
-            for report in reports:
-                self._report(report)
+            entered, part.entered = deque(part.entered), []
+            commands, part.commands = deque(part.commands), []
+            reports, part.reports = deque(part.reports), []
+            try:
+                while entered:
+                    self._enter(entered.popleft())
+                while commands:
+                    self._tell(*commands.popleft())
+                while reports:
+                    self._report(reports.popleft())
+            except Exception:  # what comes after the step that has raised is still to be done
+                part.entered, part.commands = [*entered, *part.entered], [*commands, *part.commands]
+                part.reports = [*reports, *part.reports]
+                raise
 
     def _enter(self, phase: Phase) -> None:
         context = self._context
@@ -445,9 +475,12 @@ class Participant:
         self._end_timers()
         self._stopping = self._snapshots = None  # no cycle keeps the plan and the code of the job
         carriers = [child for child in self._children.values() if child.is_carrier]
-        self._services.workers.stop_carriers(carriers)
-        if self._context is not None:
-            self._context.release(carriers)
+        try:
+            self._services.workers.stop_carriers(carriers)
+            if self._context is not None:
+                self._context.release(carriers)
+        except Exception as error:
+            unexpected(error, f"while the memory of job {self.name} was given back")
         self._children.clear()
         if self.coordinator:
             # Not bound to this participant, which has done its part.

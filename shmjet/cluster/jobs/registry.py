@@ -14,6 +14,7 @@ import msgspec
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.endpoints import connect_endpoint
 from shmjet.cluster.jobs.participant import Assignment, Participant
+from shmjet.cluster.jobs.unexpected import unexpected
 from shmjet.cluster.membership.peer_messages import PartEnded, PartFailed, PartFinished, PreparePart, ProbePart
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.processes.workers import Child
@@ -23,7 +24,7 @@ from shmjet.cluster.requests.log_relay import LogRelay
 from shmjet.cluster.requests.post import JobPost, Payload
 from shmjet.cluster.settings import LARGE_CODE
 from shmjet.execution import control
-from shmjet.execution.failure import member_lost
+from shmjet.execution.failure import member_failed, member_lost
 from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
@@ -74,10 +75,14 @@ class ParticipantRegistry:
             failure = Failure("error", None, -1, -1, me.pid, "AuthenticationError", text, [], None, member=me.address)
         else:
             return True
-        self._post.send(sender, PartFailed(order.execution, failure))
-        self._post.send(sender, PartEnded(order.execution))
-        self._post.send(sender, PartFinished(order.execution, NO_METRICS))
+        self._refuse(sender, order.execution, failure)
         return False
+
+    def _refuse(self, coordinator: str, attempt: int, failure: Failure) -> None:
+        """Tell a coordinator why there is no part here."""
+        self._post.send(coordinator, PartFailed(attempt, failure))
+        self._post.send(coordinator, PartEnded(attempt))
+        self._post.send(coordinator, PartFinished(attempt, NO_METRICS))
 
     def take(self, sender: str, message: Any, payload: Payload) -> None:
         """Take an order; only the coordinator of an attempt is listened to.
@@ -88,10 +93,12 @@ class ParticipantRegistry:
             payload: the code of the job, where it is not in the message.
         """
         if isinstance(message, ProbePart):
-            self._joined(sender, message, payload).probe(message)
+            joined = self._joined(sender, message, payload)
+            if joined is not None:
+                joined.probe(message)
         elif isinstance(message, PreparePart):
             joined = self._participants.get(message.execution) or self._joined(sender, message, payload)
-            if joined.coordinator == sender:
+            if joined is not None and joined.coordinator == sender:
                 self._held[joined.id] = message
                 self._prepare_held()
         else:
@@ -99,7 +106,18 @@ class ParticipantRegistry:
             if participant is not None and participant.coordinator == sender:
                 participant.order(message)
 
-    def _joined(self, sender: str, order: ProbePart | PreparePart, payload: Payload) -> Participant:
+    def _joined(self, sender: str, order: ProbePart | PreparePart, payload: Payload) -> Participant | None:
+        """Return a new part; None when there can be none, which the coordinator is told."""
+        try:
+            return self._join(sender, order, payload)
+        except OSError as error:  # no descriptor, or no memory, for the code
+            failure = member_failed(error)
+        except Exception as error:
+            failure = unexpected(error, f"before this member's part of job {order.submission.label}")
+        self._refuse(sender, order.execution, failure)
+        return None
+
+    def _join(self, sender: str, order: ProbePart | PreparePart, payload: Payload) -> Participant:
         job = order.submission
         if isinstance(payload, InlineOrMemfd):
             code = payload
@@ -135,14 +153,17 @@ class ParticipantRegistry:
         return min((child.block.words[control.TASKLETS], child.index) for child in workers)[1]
 
     def _over(self, participant: Participant) -> None:
-        if self._logs is not None:
-            self._logs.drain()
-            self._logs.ended(participant.id)
         self._participants.pop(participant.id, None)
         self._held.pop(participant.id, None)
         code = self._codes.pop(participant.id, None)
-        if code is not None:
-            code.close()
+        try:
+            if self._logs is not None:
+                self._logs.drain()
+                self._logs.ended(participant.id)
+            if code is not None:
+                code.close()
+        except Exception as error:
+            unexpected(error, f"after this member's part of job {participant.name}")
         if self._held:
             self._prepare_held()
 

@@ -8,6 +8,8 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
+import msgspec
+
 from shmjet.cluster.jobs.attempt_history import LASTING_S, FailedAttempts, RestartHistory
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.ended_attempt import unbegun
@@ -25,6 +27,7 @@ from shmjet.cluster.jobs.run_parts import (
 )
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.jobs.snapshot_export import EXPORT_WAIT_S, SnapshotExport, settle
+from shmjet.cluster.jobs.unexpected import unexpected
 from shmjet.cluster.lifecycle_messages import LastRestart, LastSnapshot, SnapshotRow
 from shmjet.core import JobStateError, JobStatus
 from shmjet.execution.messages import Failure
@@ -110,8 +113,21 @@ class JobRun:
         self._pause_s = 0.0
         self._stopping_for_wish = False
         self._began_at = asyncio.get_running_loop().time()
-        self._attempt = self._attempts(self, self._changed, self._ended)
-        self._attempt.start()
+        try:
+            self._attempt = self._attempts(self, self._changed, self._ended)
+        except Exception as error:
+            self._give_up(error)
+        else:
+            self._attempt.start()
+
+    def _give_up(self, error: Exception) -> None:
+        """End for an unexpected error where nothing is left of an attempt, and none can begin."""
+        failure = unexpected(error, f"between two attempts of {self.name}")
+        self._end_waiting()
+        self._next, self._cancelled_between, self.suspension = Next.END, False, None
+        self._attempt = msgspec.structs.replace(unbegun(self.id), status=JobStatus.FAILED, failure=failure)
+        self._tell()
+        self._be_over()
 
     # -- what clients see ---------------------------------------------------------------------------------------
 
@@ -475,7 +491,10 @@ class JobRun:
 
     def _changed(self, attempt: Coordinator) -> None:
         if attempt.status is JobStatus.FAILED:
-            self._next = self._what_follows(attempt)
+            try:
+                self._next = self._what_follows(attempt)
+            except Exception as error:
+                unexpected(error, f"before another attempt of {self.name}, which fails")
             if self._next is Next.AGAIN and attempt.failure is not None:
                 self._restarts.begins(
                     f"{attempt.failure.type_name}: {attempt.failure.text}".split("\n", 1)[0],
@@ -513,8 +532,9 @@ class JobRun:
         self._news.tell_listeners(status)
         if is_over:
             self.completed_at = time.time()
-            self._export_comes_too_late()
         self._news.tell(is_over=is_over)
+        if is_over:
+            self._export_comes_too_late()
 
     def _export_comes_too_late(self) -> None:
         """Tell a client that waits for its export, for which no attempt is being stopped yet, that none will come."""
@@ -527,7 +547,10 @@ class JobRun:
         if self._cancelled_between or self._next is Next.END:
             self._be_over()
         else:
-            self._follow()
+            try:
+                self._follow()
+            except Exception as error:
+                self._give_up(error)
 
     def _follow(self) -> None:
         """Do what follows an attempt of which nothing is left."""
@@ -559,6 +582,8 @@ class JobRun:
 
     def _be_over(self) -> None:
         """Tell that nothing of it is left, and let go of all who were to hear of it: it is remembered for long."""
+        if self.completed_at is None:  # an unexpected error has come before
+            self._tell()
         on_over = self._on_over
         self._on_over = _nothing
         self._news.close()
@@ -567,7 +592,11 @@ class JobRun:
     def _go_on(self) -> None:
         if self._wish is not None and (self._wish.exported is None or self._wish.exported.done()):
             self._wish = None  # another attempt was all that was asked for; an export waits until that runs
-        self.waits_for = self._policy.waits_for(self)
+        try:
+            self.waits_for = self._policy.waits_for(self)
+        except Exception as error:
+            self._give_up(error)
+            return
         if self.status is not self._news.last:
             self._tell()
         if not self.waits_for:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from shmjet.cluster.jobs.unexpected import unexpected
 from shmjet.core import JobStatus
 
 ANNOUNCE_S = 0.002
@@ -62,7 +63,10 @@ class RunNews:
         if status is not self.last:
             old, self.last = self.last, status
             for listener in list(self._listeners):
-                listener(old, status)
+                try:
+                    listener(old, status)
+                except Exception as error:
+                    unexpected(error, "a listener to the status of a job")
 
     def tell(self, *, is_over: bool) -> None:
         """Tell the client, in time, and all that waits, that the run has changed.

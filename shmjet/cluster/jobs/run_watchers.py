@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shmjet.cluster.jobs.run_parts import Running
 from shmjet.cluster.jobs.suspension import cause_of
+from shmjet.cluster.jobs.unexpected import unexpected
 from shmjet.cluster.protocol import ExecutionChanged, Logged
 from shmjet.cluster.requests.client_connections import Client
 
@@ -26,7 +27,10 @@ class RunWatchers:
         """Tell all clients that watch a run how it stands."""
         news = news_of(run)
         for client in list(self._watchers.get(run.id, ())):
-            client.send(news)
+            try:
+                client.send(news)
+            except Exception as error:
+                unexpected(error, f"while a client was told of job {run.job.label}")
 
     def logged(self, number: int, member: str, records: list[bytes], dropped: int) -> None:
         """Pass log records of a run's processors on to the clients that want them."""

@@ -24,6 +24,7 @@ from shmjet.cluster.jobs.run_watchers import RunWatchers
 from shmjet.cluster.jobs.submissions import Submissions
 from shmjet.cluster.jobs.surviving_runs import SurvivingRuns
 from shmjet.cluster.jobs.table import JobTable
+from shmjet.cluster.jobs.unexpected import unexpected
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
     AskOpenSources,
@@ -215,19 +216,28 @@ class JobService:
             nonlocal has_outcome
             if run.status.is_terminal and not self._is_closing:
                 has_outcome = True
-                self._recorded.ended(run)
-                self._surviving.ended(run)
-                failure, cancelled = run.failure, run.cancelled
-                self._observables.run_ends(run.id, observables, job=job, failure=failure, cancelled=cancelled)
+                try:
+                    note_outcome(run)
+                except Exception as error:
+                    unexpected(error, f"while the end of {run.name} was recorded")
             on_status(run)
 
+        def note_outcome(run: JobRun) -> None:
+            self._recorded.ended(run)
+            self._surviving.ended(run)
+            failure, cancelled = run.failure, run.cancelled
+            self._observables.run_ends(run.id, observables, job=job, failure=failure, cancelled=cancelled)
+
         def over(run: JobRun) -> None:
-            self._surviving.is_over(run)
             is_forgotten = self._runs.pop(run.id, None) is None
-            self._recorded.forget(run)
             self._followed.discard(run.id)
-            if run.lineage is not None and (has_outcome or not is_kept) and not is_forgotten:
-                run.lineage.remove()
+            try:
+                self._surviving.is_over(run)
+                self._recorded.forget(run)
+                if run.lineage is not None and (has_outcome or not is_kept) and not is_forgotten:
+                    run.lineage.remove()
+            except Exception as error:
+                unexpected(error, f"while what {run.name} has left was removed")
             on_over(run)
 
         run = JobRun(

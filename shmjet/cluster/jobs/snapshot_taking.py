@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.snapshot import Place, SnapshotPhase, SnapshotProgress, SnapshotRequest
+from shmjet.cluster.jobs.unexpected import unexpected
 from shmjet.execution.failure import member_failed
 from shmjet.execution.job_plan import JobShape
 from shmjet.execution.messages import Failure, SavedProcessor
@@ -168,16 +169,24 @@ class SnapshotTaking:
         if most is not None and manifest.size > most:
             self._progress.written(f"it has {manifest.size} bytes, and JobConfig.max_state_bytes is {most}")
         elif self._lineage.is_shared:
-            self._writing = self._lineage.writes(self._write_everywhere(manifest))
+            self._writing = self._lineage.writes(self._watched(self._write_everywhere(manifest)))
         elif self._lineage.writes_to_disk:
-            self._writing = self._lineage.writes(self._write_to_disk(manifest))
+            self._writing = self._lineage.writes(self._watched(self._write_to_disk(manifest)))
         else:
             self._written(manifest, self._error_of_writing(manifest))
+
+    async def _watched(self, writing: Awaitable[None]) -> None:
+        """Wait for a snapshot to be written, and go on; an unexpected error must not keep all others waiting."""
+        try:
+            await writing
+        except Exception as error:
+            failure = unexpected(error, f"while snapshot {self.id} of job {self._source.name} was written")
+            self._progress.written(f"it cannot be written: {failure.text}")
+        self._carry_out()
 
     async def _write_to_disk(self, manifest: Manifest) -> None:
         error = await asyncio.to_thread(self._error_of_writing, manifest)
         self._written(manifest, error)
-        self._carry_out()
 
     async def _write_everywhere(self, manifest: Manifest) -> None:
         """Have it on all other members first, so that every member that hears of phase two has it."""
@@ -199,7 +208,6 @@ class SnapshotTaking:
             if version is not None and request.name is not None and error is None:
                 lineage.exported_everywhere(request.name, version)
         self._written(manifest, error)
-        self._carry_out()
 
     def _error_of_writing(self, manifest: Manifest, version: str | None = None) -> str | None:
         try:
