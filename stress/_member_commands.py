@@ -49,7 +49,8 @@ class Member:
             "SHMJET_CORES": "1",
             "SHMJET_SCALE_UP_DELAY": "0.2",
             "SHMJET_LONGEST_SILENCE": "30",  # a member that stands still on a busy machine would be a second loss
-            **({} if self._storage is None else {"SHMJET_STORAGE": str(self._storage)}),
+            # What has returned within the last `storage_sync` may be gone when all members are killed.
+            **({} if self._storage is None else {"SHMJET_STORAGE": str(self._storage), "SHMJET_STORAGE_SYNC": "0"}),
         }
         command = [sys.executable, "-P", "-m", "shmjet", "member"]
         self._said = self.log.stat().st_size if self.log.exists() else 0
