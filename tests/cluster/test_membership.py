@@ -245,6 +245,61 @@ def test_a_proposal_that_comes_too_early_counts_no_more_when_another_has_come() 
     assert not [m for _, m in member.take_messages() if isinstance(m, Accept | Reject)]
 
 
+def middle() -> Membership:
+    """Return the second of three members; the first coordinates."""
+    member = member_of(OLD)
+    view = view_of(8, OLD, member.me, YOUNG, new=YOUNG)
+    member.receive(Propose("old", view), 0.0)
+    member.receive(Install("old", view), 0.0)
+    member.take_events(), member.take_messages()
+    return member
+
+
+def proposed_by(member: Membership) -> list[tuple[str, ...]]:
+    return [message.view.uuids for _, message in member.take_messages() if isinstance(message, Propose)]
+
+
+def test_who_does_not_hear_a_member_that_is_gone_stays() -> None:
+    member = middle()
+    for beat in range(1, 8):  # "young" knows for longer than two members may not hear each other that "old" is dead
+        member.receive(Heartbeat("old", 8, ()), beat / 4)
+        member.receive(Heartbeat("young", 8, ("old",)), beat / 4)
+        member.tick(beat / 4)
+    member.unreachable(OLD.address, 2.0)
+    assert proposed_by(member) == [("me", "young")]
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_new_process_at_the_address_of_a_member_says_that_this_one_is_gone(is_leader: bool) -> None:
+    member = middle() if is_leader else member_of(OLD, YOUNG)
+    restarted = Peer("restarted", OLD.address, 5)
+    if not is_leader:
+        member.receive(Propose("young", view_of(8, YOUNG, member.me)), 0.1)
+        assert member.take_messages() == []
+    member.receive(JoinRequest(restarted, 271, 0, 0), 0.2)
+    messages = member.take_messages()
+    if is_leader:
+        assert [m.view.uuids for _, m in messages if isinstance(m, Propose)] == [("me", "young", "restarted")] * 2
+    else:
+        assert [(to, m.epoch) for to, m in messages if isinstance(m, Accept)] == [(YOUNG.address, 8)]
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_connection_to_another_process_at_the_address_of_a_member_says_so_too(is_leader: bool) -> None:
+    member = middle() if is_leader else member_of(OLD, YOUNG)
+    if not is_leader:
+        member.receive(Propose("young", view_of(8, YOUNG, member.me)), 0.1)
+        member.take_messages()
+    member.connected("old", OLD.address, 0.2)
+    assert not [m for _, m in member.take_messages() if isinstance(m, Propose | Accept)]
+    member.connected("restarted", OLD.address, 0.3)
+    messages = member.take_messages()
+    if is_leader:
+        assert {m.view.uuids for _, m in messages if isinstance(m, Propose)} == {("me", "young")}
+    else:
+        assert [(to, m.epoch) for to, m in messages if isinstance(m, Accept)] == [(YOUNG.address, 8)]
+
+
 def test_a_promise_binds() -> None:
     member = member_of(OLD, YOUNG)
     member.receive(Propose("old", view_of(9, OLD, member.me)), 0.1)

@@ -471,7 +471,7 @@ class Network:
             case Heard():
                 self._state.heard(event.peer, event.at_ns / 1e9)
             case PeerUp():
-                self._up(event)
+                self._up(event, now)
             case PeerDown():
                 self._down(event)
             case ConnectFailed():
@@ -497,11 +497,12 @@ class Network:
             elif not self._early.hold(sender, payload) and self._link is not None:
                 self._link.disconnect(sender)
 
-    def _up(self, event: PeerUp) -> None:
+    def _up(self, event: PeerUp, now: float) -> None:
         self._arrived.set()
         if event.dialed is not None and event.dialed != event.address:
             self._state.rename(event.dialed, event.address)
         self._contacts.up(event.peer, event.address, event.dialed)
+        self._state.connected(event.peer, event.address, now)
         self._user.connected(event.peer)
 
     def _down(self, event: PeerDown) -> None:

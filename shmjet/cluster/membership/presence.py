@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shmjet.cluster.membership.failure_detector import DetectorSettings, FailureDetector
-from shmjet.cluster.membership.views import Peer, View
+from shmjet.cluster.membership.views import Peer
 
 
 class Presence:
@@ -81,9 +81,14 @@ class Presence:
         """Say whether the cluster has to do without a member."""
         return uuid in self._left or self.is_silent(uuid, now)
 
-    def accused(self, view: View, now: float) -> set[str]:
-        """Return the members that have to go because they and an older member do not hear each other for a while."""
-        order = {uuid: place for place, uuid in enumerate(view.uuids)}
+    def accused(self, staying: Iterable[Peer], now: float) -> set[str]:
+        """Return the members that have to go because they and an older one do not hear each other for a while.
+
+        Args:
+            staying: the members that are not gone, the oldest first; not to hear a member that is gone is right.
+            now: seconds.
+        """
+        order = {peer.uuid: place for place, peer in enumerate(staying)}
         return {
             max(pair, key=lambda uuid: order[uuid])
             for pair, since in self._complaints.items()

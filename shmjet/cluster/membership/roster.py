@@ -50,10 +50,15 @@ class Roster:
         """Say whether that is this member."""
         return self.view is not None and self.leader(now).uuid == self._uuid
 
-    def take_dead_at(self, address: str) -> None:
-        """Note that the member at an address is dead."""
+    def take_dead_at(self, address: str, but: str = "") -> None:
+        """Note that the member at an address is dead.
+
+        Args:
+            address: of a listener.
+            but: identity of the process that is there now; empty when none is.
+        """
         for peer in self.others:
-            if peer.address == address:
+            if peer.address == address and peer.uuid != but:
                 self._presence.is_dead(peer.uuid)
 
     def may_go_on(self, staying: list[Peer]) -> bool:
@@ -67,7 +72,6 @@ class Roster:
 
     def trusted(self, staying: list[Peer], now: float) -> list[Peer]:
         """Return the staying members, without the accused where the rest may go on without them."""
-        assert self.view is not None
-        accused = self._presence.accused(self.view, now)
+        accused = self._presence.accused(staying, now)
         trusted = [peer for peer in staying if peer.uuid == self._uuid or peer.uuid not in accused]
         return trusted if self.may_go_on(trusted) else staying

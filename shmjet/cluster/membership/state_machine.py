@@ -75,6 +75,12 @@ class Membership(ViewChanges):
         self._roster.take_dead_at(address)
         self.tick(now)
 
+    def connected(self, uuid: str, address: str, now: float) -> None:
+        """Note which process is at an address: a member that had it before is dead."""
+        if any(peer.address == address and peer.uuid != uuid for peer in self._roster.others):
+            self._roster.take_dead_at(address, but=uuid)
+            self.tick(now)
+
     def heard(self, uuid: str, now: float) -> None:
         """Take a sign of life that came with no message."""
         self._presence.heard(uuid, now)
@@ -162,6 +168,8 @@ class Membership(ViewChanges):
             return
         if self.view is None or self.state is not State.MEMBER:
             return
+        # A listener was bound to that address anew, so the process that had it before is gone.
+        self._roster.take_dead_at(peer.address, but=peer.uuid)
         answer = answer_to(
             message,
             self.me,
@@ -175,9 +183,8 @@ class Membership(ViewChanges):
         )
         if answer is not None:
             self._send(peer.address, answer)
+            self._consider(now)
             return
-        # A listener was bound to that address anew, so the process that had it before is gone.
-        self._roster.take_dead_at(peer.address)
         self._candidates.add(message, now)
         self._send(peer.address, Redirect(self.me, self.me.address))
         self._consider(now)
