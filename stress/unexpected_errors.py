@@ -4,7 +4,7 @@ Each round starts a member in which one method of `shmjet.cluster.jobs` raises, 
 fault of shmjet itself would have it. A job with exactly-once runs there, or is suspended, resumed, exported and
 cancelled: whatever becomes of it, its future ends, another job's result is right, and the member closes.
 
-Usage: stress/unexpected_errors.py [--count N] [--seed S] [--ci] [--verbose]   (--ci: a quarter of a minute)
+Usage: stress/unexpected_errors.py [--count N] [--seed S] [--ci] [--verbose]   (--ci: half a minute)
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ METHODS = methods()
 
 
 def main() -> int:
-    options = parse_options(__doc__, count=1500, ci=24)
+    options = parse_options(__doc__, count=1500, ci=80)
     mark = mark_processes()
     tally = Tally("unexpected_errors", options)
     watch(HANG_S + 30.0 * options.count)
