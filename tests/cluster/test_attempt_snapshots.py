@@ -83,14 +83,14 @@ class HandClock:
 class Story:
     """An attempt on member "m" with one processor of each vertex."""
 
-    def __init__(self, folder: Path, of: JobShape = LINE, **settings: object) -> None:
+    def __init__(self, folder: Path, of: JobShape = LINE, *, sync: bool = False, **settings: object) -> None:
         self.clock = HandClock()
         self.sent: list[object] = []
         self.failures: list[Failure] = []
         self.terminal = 0
         settings = {"guarantee": "exactly_once", "snapshot_interval": INTERVAL, **settings}
         chosen = RunSettings(**settings)  # type: ignore[arg-type]
-        self.store = SnapshotStore(folder)
+        self.store = SnapshotStore(folder, sync=sync)
         self.lineage = Lineage("l", self.store, chosen)
         self.count = len(of.vertices)
         self.shape = of
@@ -419,5 +419,22 @@ def test_snapshots_are_removed_when_the_one_that_is_being_written_is(tmp_path: P
         await writing
         await asyncio.sleep(0)  # to what is called back then
         assert not folder.exists()
+
+    asyncio.run(story())
+
+
+def test_an_unexpected_error_after_a_snapshot_counts_stops_the_attempt_and_undoes_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        story = Story(tmp_path, sync=True)
+        story.lineage.on_valid = lambda: [].pop()
+        story.clock.pass_by(INTERVAL)
+        assert story.told() == [SavePart(7, 1, False, True, "l")]
+        story.save(1)
+        async with asyncio.timeout(60):
+            while not story.failures:
+                await asyncio.sleep(0.01)
+        assert story.failures[0].type_name == "IndexError"
+        assert story.told() == []
+        assert story.valid == [1]
 
     asyncio.run(story())

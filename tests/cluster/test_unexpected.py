@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.unexpected import in_background, step, unexpected
+from shmjet.cluster.membership.peer_messages import FinishPart, ProbePart
 from shmjet.core import JobStatus
-from tests.cluster.run_story import Story, looped
+from tests.cluster.run_story import JOB, Story, looped
 
 
 class Worn:
@@ -63,6 +65,53 @@ def test_a_run_whose_next_attempt_cannot_begin_fails(pauses: list[float], caplog
         assert str(story.told[-1][1]).startswith("no descriptor (unexpected")
         assert (story.over, story.run.is_over, len(story.made)) == (1, True, 1)
         assert "between two attempts of job" in caplog.text
+
+    looped(main)
+
+
+class Posted:
+    """Takes what is sent to members."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str]] = []
+
+    def send(self, identity: str, message: object, payload: object = None) -> None:
+        self.sent.append((identity, type(message).__name__))
+
+    def is_own(self, identity: str) -> bool:
+        return False
+
+
+class AskingLogs:
+    """Has records to pass on, for which it asks who leads an attempt."""
+
+    def __init__(self) -> None:
+        self.registry: ParticipantRegistry | None = None
+        self.leaders: list[str | None] = []
+
+    def drain(self) -> None:
+        assert self.registry is not None
+        self.leaders.append(self.registry.leader_of(7))
+
+    def ended(self, attempt: int) -> None:
+        self.drain()
+        raise RuntimeError(f"no room for records of {attempt}")
+
+
+def test_a_part_in_which_all_fails_says_so_and_goes_and_its_records_go_before_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        logs, post = AskingLogs(), Posted()
+        registry = logs.registry = ParticipantRegistry(cast("Any", logs), lambda: None)
+        registry.open(cast("Any", object()), cast("Any", post))  # a member that can do nothing
+        registry.take("coordinator", ProbePart(7, 7, JOB, [], None, []), None)
+        assert post.sent == [("coordinator", "PartFailed"), ("coordinator", "PartEnded")]
+        registry.take("coordinator", FinishPart(7, "it has failed"), None)
+        assert post.sent[2:] == [("coordinator", "PartFinished")]
+        assert registry.is_empty
+        assert logs.leaders == ["coordinator"] * 2
+        assert "no room for records of 7" in caplog.text
 
     looped(main)
 

@@ -403,11 +403,13 @@ class Participant:
 
     def break_down(self, error: Exception) -> None:
         """Stop for an unexpected error, which may have come between any two steps."""
-        failure = unexpected(error, f"in this member's part of job {self.name}")
-        try:
-            self.break_off(failure)
-        except Exception as another:
-            unexpected(another, f"while the part of job {self.name} was stopped for that")
+        part = self._part
+        part.break_off(unexpected(error, f"in this member's part of job {self.name}"))
+        while part.entered or part.commands or part.reports:  # one less with each error
+            try:
+                self._carry_out()
+            except Exception as another:
+                unexpected(another, f"while the part of job {self.name} was stopped for that")
 
     def _carry_out(self) -> None:
         part = self._part

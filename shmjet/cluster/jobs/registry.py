@@ -153,17 +153,17 @@ class ParticipantRegistry:
         return min((child.block.words[control.TASKLETS], child.index) for child in workers)[1]
 
     def _over(self, participant: Participant) -> None:
+        if self._logs is not None:
+            try:  # as long as it is known who leads the attempt
+                self._logs.drain()
+                self._logs.ended(participant.id)
+            except Exception as error:
+                unexpected(error, f"while records of job {participant.name} were passed on")
         self._participants.pop(participant.id, None)
         self._held.pop(participant.id, None)
         code = self._codes.pop(participant.id, None)
-        try:
-            if self._logs is not None:
-                self._logs.drain()
-                self._logs.ended(participant.id)
-            if code is not None:
-                code.close()
-        except Exception as error:
-            unexpected(error, f"after this member's part of job {participant.name}")
+        if code is not None:
+            code.close()
         if self._held:
             self._prepare_held()
 

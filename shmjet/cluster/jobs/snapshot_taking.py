@@ -176,13 +176,12 @@ class SnapshotTaking:
             self._written(manifest, self._error_of_writing(manifest))
 
     async def _watched(self, writing: Awaitable[None]) -> None:
-        """Wait for a snapshot to be written, and go on; an unexpected error must not keep all others waiting."""
+        """Wait for a snapshot to be written, and go on, but not where an error leaves open whether it counts."""
         try:
             await writing
+            self._carry_out()
         except Exception as error:
-            failure = unexpected(error, f"while snapshot {self.id} of job {self._source.name} was written")
-            self._progress.written(f"it cannot be written: {failure.text}")
-        self._carry_out()
+            self._user.on_late(unexpected(error, f"while snapshot {self.id} of job {self._source.name} was written"))
 
     async def _write_to_disk(self, manifest: Manifest) -> None:
         error = await asyncio.to_thread(self._error_of_writing, manifest)
