@@ -284,6 +284,12 @@ def test_a_new_process_at_the_address_of_a_member_says_that_this_one_is_gone(is_
         assert [(to, m.epoch) for to, m in messages if isinstance(m, Accept)] == [(YOUNG.address, 8)]
 
 
+def test_who_is_refused_says_nothing_of_the_member_whose_address_it_claims() -> None:
+    member = middle()
+    member.receive(JoinRequest(Peer("restarted", OLD.address, 5), 11, 0, 0), 0.2)
+    assert [type(message).__name__ for _, message in member.take_messages()] == ["JoinRefused"]
+
+
 @pytest.mark.parametrize("is_leader", [True, False])
 def test_a_connection_to_another_process_at_the_address_of_a_member_says_so_too(is_leader: bool) -> None:
     member = middle() if is_leader else member_of(OLD, YOUNG)

@@ -502,7 +502,8 @@ class Network:
         if event.dialed is not None and event.dialed != event.address:
             self._state.rename(event.dialed, event.address)
         self._contacts.up(event.peer, event.address, event.dialed)
-        self._state.connected(event.peer, event.address, now)
+        if event.dialed is not None:  # what others say of their own address proves nothing
+            self._state.connected(event.peer, event.dialed, now)
         self._user.connected(event.peer)
 
     def _down(self, event: PeerDown) -> None:

@@ -76,7 +76,7 @@ class Membership(ViewChanges):
         self.tick(now)
 
     def connected(self, uuid: str, address: str, now: float) -> None:
-        """Note which process is at an address: a member that had it before is dead."""
+        """Note which process answers at an address: a member that had it before is dead."""
         if any(peer.address == address and peer.uuid != uuid for peer in self._roster.others):
             self._roster.take_dead_at(address, but=uuid)
             self.tick(now)
@@ -168,10 +168,21 @@ class Membership(ViewChanges):
             return
         if self.view is None or self.state is not State.MEMBER:
             return
-        # A listener was bound to that address anew, so the process that had it before is gone.
-        self._roster.take_dead_at(peer.address, but=peer.uuid)
-        answer = answer_to(
-            message,
+        answer = self._answer_to(message, now)
+        if not isinstance(answer, JoinRefused):
+            # A listener was bound to that address anew, so the process that had it before is gone.
+            self._roster.take_dead_at(peer.address, but=peer.uuid)
+            answer = self._answer_to(message, now)
+        if answer is not None:
+            self._send(peer.address, answer)
+        else:
+            self._candidates.add(message, now)
+            self._send(peer.address, Redirect(self.me, self.me.address))
+        self._consider(now)
+
+    def _answer_to(self, request: JoinRequest, now: float) -> MembershipMessage | None:
+        return answer_to(
+            request,
             self.me,
             self._partition_count,
             self._roster,
@@ -181,13 +192,6 @@ class Membership(ViewChanges):
             backup_count=self._backups,
             maps=self._maps,
         )
-        if answer is not None:
-            self._send(peer.address, answer)
-            self._consider(now)
-            return
-        self._candidates.add(message, now)
-        self._send(peer.address, Redirect(self.me, self.me.address))
-        self._consider(now)
 
     # -- who is there -------------------------------------------------------------------------------------------
 
