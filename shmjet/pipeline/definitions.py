@@ -32,8 +32,9 @@ class SourceDef(Generic[T_co]):
     Args:
         name: stem of the vertex' name.
         supplier: what `DAG.new_vertex` takes: a callable without arguments, a `ProcessorSupplier` or a
-            `ProcessorMetaSupplier`. Its method `on_client(execution)`, if it has one, is called for each execution of
-            the job, in the client and before the execution starts.
+            `ProcessorMetaSupplier`. Its method `on_client(execution, ties)`, if it has one, is called for each
+            execution of the job, in the client and before it starts; `ties` lead to the member
+            (`shmjet.cluster.client.client_ties`).
         parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker.
         partitions: how many partitions its items are in, None when that is not known. The items of a partition are
             emitted by one processor: the member that owns the partition deals its own in turn to its processors.
@@ -157,9 +158,9 @@ class SinkDef(Generic[T_contra]):
 
     Args:
         name: stem of the vertex' name.
-        supplier: what `DAG.new_vertex` takes. Its method `on_client(execution)`, if it has one, is called for each
-            execution of the job, in the client and before the execution starts. Its method `after_sinks(suppliers)`,
-            if it has one, gets the suppliers of the pipeline's earlier sinks and returns the supplier that takes its
+        supplier: what `DAG.new_vertex` takes. Its method `on_client(execution, ties)`, if it has one, is called for
+            each execution of the job, in the client and before it starts. Its method `after_sinks(suppliers)`, if it
+            has one, gets the suppliers of the pipeline's earlier sinks and returns the supplier that takes its
             place.
         parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker. 1
             keeps the order of a single upstream processor.

@@ -55,7 +55,7 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
         """Return the processors."""
         return [FeedProcessor(self.feed, self.fields, self.memory, self.heads) for _ in range(count)]
 
-    def on_client(self, execution: Any) -> None:
+    def on_client(self, execution: Any, ties: Any) -> None:
         """Start Spark's job together with the engine's.
 
         Raises:
@@ -66,7 +66,7 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
                 f"{self.name}: a job with spark.source() is executed by the process that made the source, which holds "
                 "the SparkSession"
             )
-        self.origin.begin(self, execution)
+        self.origin.begin(self, execution, ties)
 
     def prepare(self) -> Any:
         """Return the Spark job that reads the rows, for pipelines that run on Spark.

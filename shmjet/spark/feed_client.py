@@ -10,6 +10,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from shmjet.cluster.client.endpoint_connection import connect_endpoint
@@ -24,15 +25,13 @@ from shmjet.spark.row_readers import Prepared
 from shmjet.spark.tcp_gateway import TcpGateway
 
 
-class FedExecution(Protocol):
-    """What a feed needs of an execution (`shmjet.Execution`)."""
+class Ties(Protocol):
+    """What a feed needs of the instance (`shmjet.cluster.client.client_ties`)."""
 
     @property
     def member_socket(self) -> str: ...
 
     def wait_for_id(self) -> int: ...
-
-    def done(self) -> bool: ...
 
 
 class Feed:
@@ -41,13 +40,15 @@ class Feed:
     Args:
         name: by which its processors are found.
         execution: of the job.
+        ties: for that execution, to the member that runs it.
         outside: host and address to bind, at which executors on other hosts reach this one (`reached_at`); None when
             there are none.
     """
 
-    def __init__(self, name: str, execution: FedExecution, outside: tuple[str, str] | None = None) -> None:
+    def __init__(self, name: str, execution: Future[None], ties: Ties, outside: tuple[str, str] | None = None) -> None:
         self.name = name
         self.execution = execution
+        self.ties = ties
         self._outside = outside
         self._gateway: TcpGateway | None = None
         self.group = f"shmjet-{uuid.uuid4()}"
@@ -76,8 +77,8 @@ class Feed:
         if any(reply.is_done for reply in self._ask(protocol.OpenRound(number, prepared.partitions, mode))):
             return False
         destination = Destination(
-            self.execution.member_socket,
-            self.execution.wait_for_id(),
+            self.ties.member_socket,
+            self.ties.wait_for_id(),
             self.name,
             len(self._channels),
             number,
@@ -101,9 +102,9 @@ class Feed:
         host, bind = self._outside
         with self._talking:
             if self._gateway is None:
-                number = self.execution.wait_for_id()
+                number = self.ties.wait_for_id()
                 try:
-                    self._gateway = TcpGateway(self.name, host, bind, self.execution.member_socket, number)
+                    self._gateway = TcpGateway(self.name, host, bind, self.ties.member_socket, number)
                 except OSError as error:
                     raise SparkError(
                         f"no port can be opened for executors on other hosts at {bind!r} (spark.driver.bindAddress): "
@@ -142,13 +143,13 @@ class Feed:
         with self._talking:
             if self._connected:
                 return
-            number = self.execution.wait_for_id()
+            number = self.ties.wait_for_id()
             if not number:
                 raise FeedEndedError("the job was never started")
             processors = 1
             while len(self._channels) < processors:
                 try:
-                    sock = connect_endpoint(self.execution.member_socket, number, f"{self.name}/{len(self._channels)}")
+                    sock = connect_endpoint(self.ties.member_socket, number, f"{self.name}/{len(self._channels)}")
                     channel = Channel(sock, protocol.Answer)
                     self._channels.append(channel)
                     channel.send(protocol.Hello(True))
@@ -229,7 +230,7 @@ class FeedThread:
         try:
             try:
                 feed.connect()
-                self._context.setJobGroup(feed.group, f"feeds shmjet execution {feed.execution.wait_for_id()}", True)
+                self._context.setJobGroup(feed.group, f"feeds shmjet execution {feed.ties.wait_for_id()}", True)
                 prepared = self._prepare(feed.has_paths)
                 feed.run(0, prepared, self._choose(prepared))
                 feed.finish()

@@ -38,11 +38,11 @@ class _Bounded:
         self.rung = prepared.rung
         return prepared
 
-    def begin(self, source: Any, execution: Any) -> None:
+    def begin(self, source: Any, execution: Any, ties: Any) -> None:
         """Start the Spark job of an execution that is about to start."""
         check_settings(self.context.getConf(), self.memory)
         thread = FeedThread(
-            Feed(source.feed, execution, reached_at(self.context)), self.context, self._prepare, self.choose
+            Feed(source.feed, execution, ties, reached_at(self.context)), self.context, self._prepare, self.choose
         )
         execution.add_done_callback(thread.ended)
         thread.start()
@@ -90,13 +90,13 @@ class _Stream:
         self._feed: Feed | None = None
         self._lock = threading.Lock()
 
-    def begin(self, source: Any, execution: Any) -> None:
+    def begin(self, source: Any, execution: Any, ties: Any) -> None:
         """Be ready for the micro-batches of an execution that is about to start."""
         check_settings(self.context.getConf(), self.memory)
         with self._lock:
             if self._feed is not None and not self._feed.execution.done():
                 raise ShmjetError(f"{source.name}: an execution fed by this stream is still running; wait for its end")
-            feed = self._feed = Feed(source.feed, execution, reached_at(self.context))
+            feed = self._feed = Feed(source.feed, execution, ties, reached_at(self.context))
         execution.add_done_callback(lambda _: feed.close())
 
     def micro_batch(self, df: Any, batch_id: int) -> None:

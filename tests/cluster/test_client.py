@@ -29,7 +29,7 @@ from shmjet import (
     processors,
 )
 from shmjet.cluster.client.endpoint import RemoteEndpoint
-from shmjet.cluster.client.known_executions import KnownExecutions
+from shmjet.cluster.client.known_runs import KnownRuns
 from shmjet.cluster.client.status_poller import ExecutionStatusPoller
 from shmjet.cluster.protocol import Done, Refused
 
@@ -138,16 +138,16 @@ def test_a_callback_of_a_job_that_was_cancelled_may_end_the_instance(address: st
 
 def test_an_execution_whose_end_nobody_tells_is_asked_about(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RemoteEndpoint, "patience", 0.2)
-    take, lost = KnownExecutions.take, []
+    take, lost = KnownRuns.take, []
 
-    def lose_an_end(known: KnownExecutions, change: Any) -> Any:
+    def lose_an_end(known: KnownRuns, change: Any) -> Any:
         if lost or not JobStatus(change.status).is_terminal:
             return take(known, change)
         lost.append(change)
         return None
 
     with new_client([address], ClientConfig(secret="hush")) as jet:
-        monkeypatch.setattr(KnownExecutions, "take", lose_an_end)
+        monkeypatch.setattr(KnownRuns, "take", lose_an_end)
         jet.new_job(items("quiet")).run(60)
         assert len(lost) == 1
 

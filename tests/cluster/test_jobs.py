@@ -207,7 +207,7 @@ def test_a_job_runs_while_its_first_call_has_not_returned(
 def test_a_client_remembers_the_last_executions_only(
     jet: JetInstance, mapping: Callable[..., DAG], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shmjet.cluster.client.known_executions.KEPT_RESULTS", 2)
+    monkeypatch.setattr("shmjet.cluster.client.known_runs.KEPT_RESULTS", 2)
     jobs = [jet.new_job(mapping(lambda x: x)) for _ in range(4)]
     for job in jobs:
         job.run(60)

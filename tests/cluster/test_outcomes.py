@@ -32,7 +32,7 @@ from shmjet import (
     sinks,
     sources,
 )
-from shmjet.cluster.client.execution import Execution
+from shmjet.cluster.client.known_run import KnownRun
 from shmjet.cluster.jobs.run_parts import RunRequest, Told
 from shmjet.cluster.protocol import Execute, Submission
 from shmjet.execution.failure import without_exception
@@ -263,13 +263,13 @@ def test_a_callback_that_exits_keeps_no_other_from_being_called(
 
 def test_what_is_cancelled_before_it_has_a_number_is_cancelled(tmp_path: Path) -> None:
     cancelled: list[int] = []
-    runner = SimpleNamespace(control=SimpleNamespace(cancel=cancelled.append))
-    execution = Execution(runner)  # type: ignore[arg-type]
+    run = KnownRun(SimpleNamespace(cancel=cancelled.append), lambda call: call())  # type: ignore[arg-type]
+    execution = run.execution
     assert execution.cancel()
     assert cancelled == []
-    execution.started_as(7)
+    run.started_as(7)
     assert cancelled == [7]
-    execution.changed(JobStatus.FAILED, True, None)
+    run.changed(JobStatus.FAILED, True, None)
     assert wait([execution], 0, ALL_COMPLETED).done == {execution}
     with pytest.raises(CancelledError):
         execution.result(0)

@@ -10,6 +10,7 @@ import pytest
 import shmjet
 from shmjet import DAG, JetInstance, MemberLostError, Processor, ShmjetError
 from shmjet.cluster.client.endpoint_connection import connect_endpoint
+from shmjet.cluster.settings import SOCKET_NAME
 
 
 class Echo(Processor):
@@ -39,10 +40,14 @@ def echoing(jet: JetInstance, processors: int) -> shmjet.Execution:
     return jet.new_job(dag).execute()
 
 
+def socket_of(jet: JetInstance) -> str:
+    return str(jet.folder / SOCKET_NAME)
+
+
 def test_each_processor_has_its_own_endpoint(jet: JetInstance) -> None:
     execution = echoing(jet, 2)
     for number in (1, 0):  # whether it is open yet or not
-        with connect_endpoint(execution.member_socket, execution.wait_for_id(), f"echo/{number}") as sock:
+        with connect_endpoint(socket_of(jet), execution.id, f"echo/{number}") as sock:
             sock.sendall(f"hello {number}".encode())
             assert sock.recv(16) == f"hello {number}".encode()
     execution.result(60)
@@ -54,15 +59,15 @@ def test_a_connection_to_an_execution_that_has_ended_is_refused(jet: JetInstance
     with pytest.raises(CancelledError):
         execution.result(60)
     with pytest.raises(ShmjetError, match="has ended; no processor is at its endpoint 'echo/0'"):
-        connect_endpoint(execution.member_socket, execution.id, "echo/0")
+        connect_endpoint(socket_of(jet), execution.id, "echo/0")
 
 
 def test_a_connection_that_waits_for_an_endpoint_ends_with_the_execution(jet: JetInstance) -> None:
     execution = echoing(jet, 1)
-    with connect_endpoint(execution.member_socket, execution.wait_for_id(), "echo/0") as sock:
+    with connect_endpoint(socket_of(jet), execution.id, "echo/0") as sock:
         sock.sendall(b"x")
         with pytest.raises(ShmjetError, match="has ended"):
-            connect_endpoint(execution.member_socket, execution.id, "no such endpoint")
+            connect_endpoint(socket_of(jet), execution.id, "no such endpoint")
     execution.result(60)
 
 

@@ -26,7 +26,7 @@ from shmjet import (
     new_client,
     processors,
 )
-from shmjet.cluster.client.known_executions import KnownExecutions
+from shmjet.cluster.client.known_runs import KnownRuns
 
 SOON_S = 60.0
 Eventually = Callable[..., None]
@@ -254,11 +254,11 @@ def test_a_job_may_be_joined_by_a_thread_before_the_thread_that_started_it_knows
     jet: JetInstance, waiting: DAG, gate: Path, ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = (jet.new_job_if_absent(waiting, JobConfig(name=f"ends {ends}")) for _ in range(2))
-    add = KnownExecutions.add
+    add = KnownRuns.add
     joined: list[Execution] = []
 
     def join(*arguments: Any) -> Any:
-        monkeypatch.setattr(KnownExecutions, "add", add)
+        monkeypatch.setattr(KnownRuns, "add", add)
         execution = second.execute()
         joined.append(execution)
         if ends == "before":
@@ -266,7 +266,7 @@ def test_a_job_may_be_joined_by_a_thread_before_the_thread_that_started_it_knows
             execution.result(SOON_S)
         return add(*arguments)
 
-    monkeypatch.setattr(KnownExecutions, "add", join)
+    monkeypatch.setattr(KnownRuns, "add", join)
     execution = first.execute()
     gate.touch()
     for each in (execution, *joined):

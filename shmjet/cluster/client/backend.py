@@ -17,7 +17,7 @@ from shmjet.cluster.client.launch import StartingMember
 from shmjet.cluster.client.logs import LogReceiver
 from shmjet.cluster.protocol import Ping, Shutdown
 from shmjet.cluster.settings import LARGE_CODE, SOCKET_NAME
-from shmjet.data.errors import MemberLostError
+from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.host.patience import is_stopped
 from shmjet.ipc import unix_sockets
 
@@ -75,8 +75,6 @@ class Backend(Protocol):
 
     has_own_member: bool
     """Whether a member ends with the instance."""
-    folder: Path | None
-    """The folder of the member that ends with the instance."""
     is_networked: bool
     """Whether jobs may run elsewhere than on the member that this process has started."""
     most_inline: int
@@ -105,6 +103,9 @@ class Backend(Protocol):
     @property
     def dial(self) -> Dial | None:
         """What connects to any member by its address, as another client; None where that is not done."""
+
+    def own_folder(self) -> Path:
+        """Return the folder of the member that ends with the instance. Raises ShmjetError where there is none."""
 
     def check(self) -> None:
         """Raise MemberLostError if the member that ends with the instance is gone."""
@@ -139,10 +140,9 @@ class EmbeddedBackend:
         self._process = member.process
         self._has_network = self.is_networked = has_network
         self._started = member.wait()
-        folder = Path(self._started.folder)
-        self.folder: Path | None = folder
-        self.grid_folder: Path | None = folder / "grid"
-        self.endpoint = LocalEndpoint(folder / SOCKET_NAME, self._process.pid)
+        self._folder = Path(self._started.folder)
+        self.grid_folder: Path | None = self._folder / "grid"
+        self.endpoint = LocalEndpoint(self._folder / SOCKET_NAME, self._process.pid)
 
     @property
     def name(self) -> str:
@@ -158,6 +158,10 @@ class EmbeddedBackend:
     def address(self) -> str:
         """The member's address."""
         return self._started.address
+
+    def own_folder(self) -> Path:
+        """Return the member's folder."""
+        return self._folder
 
     def check(self) -> None:
         """Look whether the process runs."""
@@ -202,7 +206,6 @@ class RemoteBackend:
     has_own_member = False
     is_networked = True
     most_inline = sys.maxsize  # no descriptor goes over the network
-    folder: Path | None = None
     grid_folder: Path | None = None
 
     def __init__(self, endpoint: RemoteEndpoint) -> None:
@@ -231,6 +234,10 @@ class RemoteBackend:
     def dial(self) -> Dial | None:
         """As the endpoint does."""
         return self.endpoint.dial
+
+    def own_folder(self) -> Path:
+        """There is none: an error says so."""
+        raise ShmjetError("a client has no member of its own, so there is no folder to look into")
 
     def check(self) -> None:
         """There is none."""

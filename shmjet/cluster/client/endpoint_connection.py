@@ -19,7 +19,7 @@ def connect_endpoint(member_socket: str, execution_id: int, endpoint: str) -> so
     """Return a connected socket whose other end is the processor's at an endpoint; waits until it is open.
 
     Args:
-        member_socket: path of the member's socket (`Execution.member_socket`).
+        member_socket: path of the member's socket (`SOCKET_NAME` in its folder).
         execution_id: of the execution that runs.
         endpoint: as the processor named it (`ProcessorContext.open_endpoint`).
 

@@ -3,72 +3,32 @@
 from __future__ import annotations
 
 import atexit
-import copy
 import os
 import threading
 import weakref
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
-
-import cloudpickle
+from typing import TYPE_CHECKING, Any
 
 from shmjet.cluster.client.callback_runner import CallbackRunner
+from shmjet.cluster.client.client_ties import InstanceTies
 from shmjet.cluster.client.connection import CLOSED, Connection
-from shmjet.cluster.client.execution import Execution
-from shmjet.cluster.client.execution_control import ExecutionControl
 from shmjet.cluster.client.grid_access import GridAccess
 from shmjet.cluster.client.job import Job
-from shmjet.cluster.client.job_description import JobDescription, closed, opened
-from shmjet.cluster.client.job_starter import JobStarter
-from shmjet.cluster.client.known_executions import KnownExecutions
+from shmjet.cluster.client.jobs import Jobs, Planned
 from shmjet.cluster.client.log_levels import levels
 from shmjet.cluster.client.logs import LogSink
 from shmjet.cluster.client.members import Cluster
-from shmjet.cluster.client.observable import Bell, Observable, Observers
+from shmjet.cluster.client.observable import Observable, Observers
 from shmjet.cluster.client.snapshot import Snapshot
-from shmjet.cluster.client.status_poller import ExecutionStatusPoller
-from shmjet.cluster.client.submission import PLAIN, attachments_of, graph_of, listeners_of, submission_of
-from shmjet.cluster.client.unsupported_settings import check_job
 from shmjet.cluster.observable_messages import Observed
-from shmjet.cluster.protocol import (
-    CancelExecution,
-    CoordinatorLost,
-    Executing,
-    ExecutionChanged,
-    ListJobs,
-    Logged,
-    MembersAre,
-    News,
-    WatchAgain,
-    watches,
-)
-from shmjet.cluster.settings import SOCKET_NAME
-from shmjet.core import (
-    DAG,
-    DagError,
-    JetConfig,
-    JobConfig,
-    JobStatus,
-    MemberLostError,
-    ShmjetError,
-)
+from shmjet.cluster.protocol import CoordinatorLost, Logged, MembersAre, News, WatchAgain
+from shmjet.core import DAG, JetConfig, JobConfig, MemberLostError, ShmjetError
 from shmjet.core.checks import check_observable_name
-from shmjet.execution.failure import to_exception
-from shmjet.execution.foreign_errors import name_of, text_of
 
 if TYPE_CHECKING:
     from shmjet.cluster.client.backend import Backend
     from shmjet.grid import IList, IMap
-
-
-class Planned(Protocol):
-    """What can be made a DAG: a pipeline."""
-
-    def to_dag(self, config: JobConfig | None = None) -> DAG:
-        """Return the DAG, planned for a job's settings."""
 
 
 class JetInstance:
@@ -86,31 +46,29 @@ class JetInstance:
 
     def __init__(self, config: JetConfig, home: Backend) -> None:
         self._config = config
-        self.key = opened(self)
-        """By which its jobs find it again after they were pickled; for them."""
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._known = KnownExecutions()
-        self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._closed = False
         self._lost = False
-        self._disruptions = 0
-        """How often executions may have been lost, or news of them."""
         self._backend = home
         self._callbacks = CallbackRunner()
         self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make), home.check, home.dial)
         self._observers = Observers(
             lambda make: self._connection.ask(make), lambda make: self._connection.post(make), lambda: home.address
         )
-        self._status_poller = ExecutionStatusPoller(lambda make: self._connection.post(make), self._known.pending)
-        self._connection = Connection(
-            home.endpoint, self._news, self._again, self._member_lost, self._status_poller.all
-        )
-        self.control = ExecutionControl(lambda make, timeout=None: self._connection.ask(make, timeout))
-        """What executions and jobs ask of the member; for them."""
-        self._starter = JobStarter(self._connection.ask, home)
         self._logs = home.logs()
         self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
+        self._jobs = Jobs(
+            config,
+            home,
+            lambda: self._connection,
+            self._callbacks,
+            InstanceTies(home, self._maps, self._observers).of,
+            self._drain_logs,
+        )
+        self._connection = Connection(
+            home.endpoint, self._news, self._again, self._member_lost, self._jobs.status_poller.all
+        )
         _open.add(self)
         atexit.register(self._at_exit)
 
@@ -126,9 +84,7 @@ class JetInstance:
         Raises:
             ShmjetError: it has no member of its own, but is a client of others.
         """
-        if self._backend.folder is None:
-            raise ShmjetError("a client has no member of its own, so there is no folder to look into")
-        return self._backend.folder
+        return self._backend.own_folder()
 
     @property
     def cluster(self) -> Cluster:
@@ -151,7 +107,7 @@ class JetInstance:
                 that is not installed.
             TypeError: something in it cannot be pickled; the text names the vertex.
         """
-        return self._new_job(dag, config)
+        return self._jobs.new_job(dag, config)
 
     def new_job_if_absent(self, dag: DAG | Planned, config: JobConfig | None = None) -> Job:
         """Return the job of the config's name that runs or is suspended, or make it as `new_job` does.
@@ -170,41 +126,7 @@ class JetInstance:
         Example:
             >>> jet.new_job_if_absent(pipeline, JobConfig(name="clicks")).execute()          # doctest: +SKIP
         """
-        found = None if config is None or config.name is None else self.job(name=config.name)
-        if found is None or found.execution is None or found.status.is_terminal:
-            return self._new_job(dag, config, joins=True)
-        job = Job(self, found.id, found.config, joins=True)
-        job.attach(found.execution)
-        return job
-
-    def _new_job(self, dag: DAG | Planned, config: JobConfig | None, *, joins: bool = False) -> Job:
-        if config is None:
-            config = dag.config if isinstance(dag, JobDescription) else PLAIN
-        check_job(config)
-        config = copy.copy(config)
-        if not isinstance(dag, DAG):
-            if isinstance(dag, type) or not hasattr(dag, "to_dag"):
-                raise DagError(f"new_job() takes a Pipeline or a DAG, got {dag!r} ({type(dag).__name__})")
-            dag = dag.to_dag(config)
-        if not dag.vertices:
-            raise DagError("new_job(): the DAG has no vertices; make some with dag.new_vertex()")
-        job_id = os.urandom(8).hex()
-        submission = submission_of(dag, config, job_id, attachments_of(config))
-        if self._backend.has_own_member and self._config.bind is not None:
-            from shmjet.net.compression import check_installed  # only members with a network need it
-
-            check_installed(
-                submission.shape.edges, [vertex.name for vertex in submission.shape.vertices], "this member"
-            )
-        self._starter.upload(job_id, config)
-        listeners = listeners_of(dag)
-        if any(vertex.is_endless for vertex in submission.shape.vertices):
-            listeners = (*listeners, _endless)
-        job = Job(self, job_id, config, submission, listeners, graph_of(dag, submission.shape), joins=joins)
-        is_networked = not self._backend.has_own_member or self._config.bind is not None
-        job.keeps_submission = is_networked or bool(submission.attachments)
-        self._jobs[job_id] = job
-        return job
+        return self._jobs.new_job_if_absent(dag, config)
 
     def named_job(self, name: str) -> Job:
         """Return a job of the cluster's own configuration (`JetConfig.jobs`); it is made there when it is executed.
@@ -218,9 +140,7 @@ class JetInstance:
         Example:
             >>> jet.named_job("nightly").run()               # doctest: +SKIP
         """
-        job = Job(self, os.urandom(8).hex(), JobConfig(name=name), named=name)
-        self._jobs[job.id] = job
-        return job
+        return self._jobs.named_job(name)
 
     def jobs(self) -> list[Job]:
         """Return all jobs that have been executed, the oldest first.
@@ -228,12 +148,7 @@ class JetInstance:
         Raises:
             MemberLostError: the member is gone.
         """
-        rows = self._connection.ask(ListJobs).jobs
-        unknown: list[int] = []
-        jobs = [self._job_of(row, unknown) for row in rows]
-        for watch in watches(unknown):  # not known here: from now on the member reports their changes
-            self._connection.ask(watch)
-        return jobs
+        return self._jobs.all()
 
     def job(self, name: str | None = None, id: str | None = None) -> Job | None:  # noqa: A002
         """Return a job, or None when there is none.
@@ -248,142 +163,7 @@ class JetInstance:
         """
         if name is None and id is None:
             raise TypeError("job() takes the name of a job, or its id; all jobs: jobs()")
-        found = [job for job in self.jobs() if (id is None or job.id == id) and (name is None or job.name == name)]
-        best = [job for job in found if not job.status.is_terminal] or found
-        return best[-1] if best else None
-
-    def _job_of(self, row: Any, unknown: list[int]) -> Job:
-        """Return a job with its latest execution, whose number is added to `unknown` where nothing is known of it."""
-        job = self._jobs.get(row.job_id)
-        if job is None:
-            job = Job(self, row.job_id, cloudpickle.loads(row.config))
-            self._jobs[row.job_id] = job
-        if row.execution_id is not None and not job.is_starting:
-            execution, is_new = self._known.find(row.execution_id, job, partial(Execution, self))
-            if is_new:
-                execution.started_as(row.execution_id)
-                unknown.append(row.execution_id)
-            job.attach(execution)
-        return job
-
-    def execute(self, job: Job, *, patient: bool, timeout: float | None = None) -> Execution:
-        """Run a job once more; what `Job.execute` calls.
-
-        Args:
-            job: made by this instance.
-            patient: the caller will wait for the end; so this may take a millisecond, and spares small jobs a message.
-            timeout: seconds that the member may take to answer; what it starts after that is cancelled.
-        """
-        if self._closed:
-            raise ShmjetError(CLOSED)
-        execution = Execution(self)
-        disruptions = self._disruptions
-        try:
-            for tell in job.listeners:
-                tell(execution)
-            submission = job.take_submission()
-            try:
-                reply = self._starter.start(job, submission, patient, timeout, self._started_late)
-            except ShmjetError:
-                job.give_back(submission)  # no member has kept it, or none is there
-                raise
-        except BaseException as error:
-            if job.listeners:
-                text = f"{name_of(error)}: {text_of(error)}"
-                execution.changed(JobStatus.FAILED, False, lambda: ShmjetError(f"the job could not be started: {text}"))
-            raise
-        is_joined = False
-        if reply.job_id:
-            job.joined(reply.job_id)
-            joined, is_joined = self._known.find(reply.execution_id, job, lambda: execution)
-            if joined is not execution:  # this client knows it already
-                execution.changed(JobStatus.FAILED, True, None)
-                return joined
-        execution.started_as(reply.execution_id)
-        changes, was_known = self._known.add(reply.execution_id, execution, job)
-        for change in changes:
-            self._apply(execution, job, change)
-        if self._lost:
-            self._fail_pending(None)
-        elif is_joined or was_known or self._disruptions != disruptions:  # news may have come before this
-            self._status_poller.some([reply.execution_id])
-        return execution
-
-    def _started_late(self, reply: Any) -> None:
-        """Cancel an execution that started after the caller had stopped waiting."""
-        if isinstance(reply, Executing):
-            self._known.drop(reply.execution_id)
-            self._connection.post(lambda number: CancelExecution(number, reply.execution_id))
-
-    @property
-    def member_socket(self) -> str:
-        """Path of the member's socket. Raises ShmjetError where there is no member of this process."""
-        return str(self.folder / SOCKET_NAME)
-
-    def call_back(self, callbacks: Callable[[], None]) -> None:
-        """Call the callbacks of an execution that has ended."""
-        self._callbacks.call(callbacks)
-
-    def _news(self, news: News) -> None:
-        if isinstance(news, Logged):
-            self._sink.take(news.records, news.member, news.dropped)
-            return
-        if isinstance(news, CoordinatorLost):
-            self._disruptions += 1
-            self._maps.forget()
-            self._fail_pending(news.text)
-            self._observers.subscriptions.again()
-            return
-        if isinstance(news, Observed):
-            self._observers.take(news)
-            return
-        if isinstance(news, WatchAgain):
-            self._again()
-            return
-        if isinstance(news, MembersAre):
-            self._backend.learn(news.addresses)
-            return
-        known = self._known.take(news)
-        if known is not None:
-            self._apply(*known, news)
-
-    def _again(self) -> None:
-        """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
-        self._disruptions += 1
-        self._maps.forget()
-        self._status_poller.all()
-        self._observers.subscriptions.again()
-
-    def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
-        make_error = None
-        if change.failure is not None and not change.cancelled:
-            name = repr(job.name) if job.name else job.id
-            make_error = partial(to_exception, change.failure, member=self._backend.address, job=name)
-        status = JobStatus(change.status)
-        if status.is_terminal:
-            if self._logs is not None:
-                self._logs.drain()  # what its processors have logged has been sent before they ended
-            self._known.forget(change.execution_id)
-        execution.changed(status, change.cancelled, make_error, change.cause)
-
-    def _member_lost(self) -> None:
-        self._lost = True
-        self._fail_pending(None)
-        error = ShmjetError(CLOSED) if self._closed else MemberLostError(self._backend.endpoint.gone)
-        self._observers.subscriptions.close(error)
-
-    def _fail_pending(self, why: str | None) -> None:
-        """End what has not ended: by an error, or as cancelled when this instance is being closed."""
-        for execution, job in self._known.forget_all():
-            if self._closed and self._backend.has_own_member:
-                execution.changed(JobStatus.FAILED, True, None)
-                continue
-            name = repr(job.name) if job.name else job.id
-            text = f"{self._backend.loss} (job {name})" if why is None else f"job {name} failed: {why}"
-            if self._closed:
-                state = "suspended" if execution.suspension_cause is not None else "still running"
-                text = f"this client is closed; job {name} is {state}"
-            execution.changed(JobStatus.FAILED, False, partial(MemberLostError, text))
+        return self._jobs.find(name, id)
 
     def snapshots(self) -> list[Snapshot]:
         """Return the exported snapshots of all jobs, the oldest first (`Job.export_snapshot`).
@@ -391,7 +171,7 @@ class JetInstance:
         Raises:
             MemberLostError: the member is gone.
         """
-        return self.control.snapshots()
+        return self._jobs.control.snapshots()
 
     # -- maps and lists -----------------------------------------------------------------------------------------
 
@@ -417,14 +197,6 @@ class JetInstance:
         """
         return self._maps.open().get_list(name)
 
-    def shared_list(self, name: str) -> IList[Any] | None:
-        """Return the list of that name, None when nothing runs but the member of this process; see `Execution`."""
-        return self.get_list(name) if self._backend.is_networked else None
-
-    def shared_bell(self, name: str, told: Callable[[], None]) -> Bell:
-        """Return what processors anywhere ring, by the observable of that name; see `Execution`."""
-        return Bell(self._observers, name, told)
-
     def get_observable(self, name: str) -> Observable[Any]:
         """Return the observable of that name, to which jobs write with `sinks.observable(name)`.
 
@@ -440,6 +212,46 @@ class JetInstance:
         """
         return Observable(check_observable_name("get_observable", name), self._observers)
 
+    # -- news ---------------------------------------------------------------------------------------------------
+
+    def _drain_logs(self) -> None:
+        if self._logs is not None:
+            self._logs.drain()
+
+    def _news(self, news: News) -> None:
+        if isinstance(news, Logged):
+            self._sink.take(news.records, news.member, news.dropped)
+            return
+        if isinstance(news, CoordinatorLost):
+            self._jobs.disrupted()
+            self._maps.forget()
+            self._jobs.fail_pending(news.text)
+            self._observers.subscriptions.again()
+            return
+        if isinstance(news, Observed):
+            self._observers.take(news)
+            return
+        if isinstance(news, WatchAgain):
+            self._again()
+            return
+        if isinstance(news, MembersAre):
+            self._backend.learn(news.addresses)
+            return
+        self._jobs.take(news)
+
+    def _again(self) -> None:
+        """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
+        self._jobs.disrupted()
+        self._maps.forget()
+        self._jobs.status_poller.all()
+        self._observers.subscriptions.again()
+
+    def _member_lost(self) -> None:
+        self._lost = True
+        self._jobs.member_lost()
+        error = ShmjetError(CLOSED) if self._closed else MemberLostError(self._backend.endpoint.gone)
+        self._observers.subscriptions.close(error)
+
     # -- end ----------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
@@ -452,9 +264,9 @@ class JetInstance:
             if self._closed:
                 return
             self._closed = True
+            self._jobs.close()
             self._maps.refuse()
         _open.discard(self)
-        closed(self.key)
         atexit.unregister(self._at_exit)
         if os.getpid() != self._pid:  # a forked child's copy: the instance is the parent's
             return
@@ -497,8 +309,3 @@ _open: weakref.WeakSet[JetInstance] = weakref.WeakSet()
 def open_instances() -> list[JetInstance]:
     """Return the instances that this process has started and not shut down."""
     return [instance for instance in list(_open) if instance._pid == os.getpid() and not instance._lost]
-
-
-def _endless(execution: Execution) -> None:
-    """Note that an execution is that of a job without an end."""
-    execution.is_endless = True

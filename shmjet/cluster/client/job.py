@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 import os
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Protocol
 
-from shmjet.cluster.client.execution import Execution, ExecutionRunner
+from shmjet.cluster.client.execution import Execution
+from shmjet.cluster.client.execution_control import ExecutionControl
 from shmjet.cluster.client.job_description import JobDescription, job_again, pickled
+from shmjet.cluster.client.job_record import JobRecord
 from shmjet.cluster.client.snapshot import Snapshot
-from shmjet.cluster.client.status_listeners import StatusListeners
 from shmjet.cluster.lifecycle_messages import SuspensionCause
-from shmjet.core import Edge, JobConfig, JobStateError, JobStatus, ShmjetError, Vertex
+from shmjet.core import JobConfig, JobStateError, JobStatus, ShmjetError
 from shmjet.core.checks import check_snapshot_name
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.host.bounded_call import NoAnswerError, call_within
@@ -27,12 +27,16 @@ PROGRESS_VARIABLE = "SHMJET_PROGRESS"
 """The environment variable that makes every `Job.run` show its progress."""
 
 
-class JobRunner(ExecutionRunner, Protocol):
+class JobRunner(Protocol):
     """What a job needs of its instance."""
 
     @property
     def key(self) -> str: ...
-    def execute(self, job: Job, *, patient: bool, timeout: float | None = None) -> Execution: ...
+
+    @property
+    def control(self) -> ExecutionControl: ...
+
+    def execute(self, record: JobRecord, *, patient: bool, timeout: float | None = None) -> Execution: ...
 
 
 class Job:
@@ -46,83 +50,41 @@ class Job:
         ...     jet.new_job(dag, JobConfig(name="primes")).run()
     """
 
-    def __init__(
-        self,
-        runner: JobRunner,
-        job_id: str,
-        config: JobConfig,
-        submission: Any = None,
-        listeners: tuple[Callable[[Execution], None], ...] = (),
-        graph: tuple[list[Vertex], list[Edge]] | None = None,
-        named: str | None = None,
-        *,
-        joins: bool = False,
-    ) -> None:
-        self.joins = joins
-        """Whether executing it joins the job of its name that runs or is suspended, if there is one; for the
-        instance."""
-        self.named = named
-        """How the members' own configuration calls it, None for a job of a client; for the instance."""
-        self.keeps_submission = False
-        """Whether the member that knows it may be lost, and another one has to be told; for the instance."""
-        self.kept_submission: Any = None
-        self._graph = graph
-        self.listeners = listeners
-        """Told of each execution before it starts; for the instance."""
+    def __init__(self, record: JobRecord, runner: JobRunner) -> None:
+        self._record = record
         self._runner = runner
-        self._id = job_id
-        self._config = config
-        self._submission = submission
-        self._latest: Execution | None = None
-        self._status_listeners = StatusListeners(runner.call_back)
-        self._lock = threading.Lock()
 
     @property
     def id(self) -> str:
         """The job's id, 16 hexadecimal digits."""
-        return self._id
+        return self._record.id
 
     @property
     def name(self) -> str | None:
         """The name from its config."""
-        return self._config.name
+        return self._record.config.name
 
     @property
     def config(self) -> JobConfig:
         """A copy of its config; changing it does not change the job."""
-        return copy.copy(self._config)
+        return copy.copy(self._record.config)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._graph is None:
+        record = self._record
+        if record.code is None:
             raise TypeError(f"{self!r} was not made from a DAG or pipeline by this client, which cannot pickle it")
-        return job_again, (pickled(JobDescription(self._graph, self._config)), self._runner.key, self.joins)
-
-    def take_submission(self) -> Any:
-        """Return what the member has to be told before the first execution, None when it knows; for the instance."""
-        submission, self._submission = self._submission, None
-        if submission is not None and self.keeps_submission:
-            self.kept_submission = submission
-        return submission
-
-    def give_back(self, submission: Any) -> None:
-        """Take that the member has refused the first execution, and remembers nothing of it; for the instance."""
-        if submission is not None:
-            self._submission = submission
-
-    @property
-    def is_starting(self) -> bool:
-        """Whether another thread executes it just now, and will have that execution as the latest; for the instance."""
-        return self._lock.locked()
+        return job_again, (pickled(JobDescription(record.code.graph, record.config)), self._runner.key, record.joins)
 
     @property
     def status(self) -> JobStatus:
         """The status of the latest execution; NOT_RUNNING before the first."""
-        return self._latest.status if self._latest is not None else JobStatus.NOT_RUNNING
+        run = self._record.run
+        return JobStatus.NOT_RUNNING if run is None else run.status
 
     @property
     def execution(self) -> Execution | None:
         """The latest execution, None before the first."""
-        return self._latest
+        return self._record.execution
 
     @property
     def suspension_cause(self) -> SuspensionCause | None:
@@ -131,7 +93,8 @@ class Job:
         `requested_by_user` says whether a user called `suspend`. If not, `error` is the text of what went wrong, with
         the vertex, the item and the traceback of the user's code (`JobConfig.suspend_on_failure`).
         """
-        return None if self._latest is None else self._latest.suspension_cause
+        run = self._record.run
+        return None if run is None else run.cause
 
     def execute(self) -> Execution:
         """Start the job and return at once.
@@ -140,27 +103,7 @@ class Job:
             JobAlreadyExistsError: another job of the same name is running.
             MemberLostError: the member is gone.
         """
-        return self._execute(patient=False)
-
-    def _execute(self, *, patient: bool, timeout: float | None = None) -> Execution:
-        with self._lock:
-            execution = self._runner.execute(self, patient=patient, timeout=timeout)
-            self.attach(execution)
-            return execution
-
-    def attach(self, execution: Execution) -> None:
-        """Take an execution, perhaps of another client, as the latest; for the instance."""
-        if execution is not self._latest:
-            self._latest = execution
-            execution.observe(self._observe)
-
-    def joined(self, job_id: str) -> None:
-        """Take that executing it has joined another job, which it is from now on; for the instance."""
-        self._id, self._submission, self.kept_submission = job_id, None, None
-
-    def _observe(self, execution: Execution, status: JobStatus) -> None:
-        if execution is self._latest:
-            self._status_listeners.take(status)
+        return self._runner.execute(self._record, patient=False)
 
     def run(self, timeout: float | None = None, progress: bool = False) -> None:
         """Execute the job and wait for its end.
@@ -179,7 +122,7 @@ class Job:
         __tracebackhide__ = True
         progress = progress or _always_shows()
         deadline = None if timeout is None else time.monotonic() + timeout
-        execution = self._execute(patient=not progress, timeout=timeout)
+        execution = self._runner.execute(self._record, patient=not progress, timeout=timeout)
         try:
             if progress:
                 from shmjet.observe.live import follow
@@ -200,7 +143,8 @@ class Job:
 
     def cancel(self) -> bool:
         """Cancel the latest execution; False when there is none or it has ended."""
-        return self._latest is not None and self._latest.cancel()
+        execution = self._record.execution
+        return execution is not None and execution.cancel()
 
     def suspend(self) -> None:
         """Ask that the job stops until `resume`, and return at once; the status becomes SUSPENDED.
@@ -283,10 +227,10 @@ class Job:
         Raises:
             JobStateError: it has, or there is none.
         """
-        execution = self._latest
-        if execution is None or execution.done():
-            raise JobStateError(f"job {self.name or self._id!r} is {self.status.name}; cannot {verb}")
-        return execution.wait_for_id()
+        run = self._record.run
+        if run is None or run.execution.done():
+            raise JobStateError(f"job {self.name or self.id!r} is {self.status.name}; cannot {verb}")
+        return run.wait_for_id()
 
     def on_status(self, fn: Callable[[JobStatus, JobStatus], object]) -> Callable[[], None]:
         """Have a function called at each change of the job's status, through restarts and suspensions.
@@ -305,11 +249,12 @@ class Job:
         """
         if not callable(fn):
             raise TypeError(f"on_status() takes a function of the old status and the new one, got {fn!r}")
-        return self._status_listeners.add(fn)
+        return self._record.status_listeners.add(fn)
 
     def metrics(self) -> Metrics:
         """Return the metrics of the latest execution; empty before the first."""
-        return NO_METRICS if self._latest is None else self._latest.metrics()
+        run = self._record.run
+        return NO_METRICS if run is None else run.metrics()
 
     def explain_time(self) -> JobTime:
         """Return how far the event time of each vertex of the latest execution is, and what holds it there.
@@ -328,7 +273,7 @@ class Job:
         """
         from shmjet.observe.event_time import explain_time  # few programs ask, and all load this module
 
-        name = repr(self.name) if self.name else self._id
+        name = self._record.text
         cause = self.suspension_cause
         return explain_time(
             self.metrics(),
@@ -352,20 +297,18 @@ class Job:
 
     def _picture(self, metrics: Metrics) -> str | None:
         """Return the DAG as an SVG document with the counts of some metrics; None where the DAG is not known."""
-        if self._graph is None:
+        code = self._record.code
+        if code is None:
             return None
         from shmjet.observe.picture import job_svg
 
-        return job_svg(*self._graph, metrics)
+        return job_svg(*code.graph, metrics)
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
-        return f"<Job {self._id}{name} {self.status.name}>"
+        return f"<Job {self.id}{name} {self.status.name}>"
 
 
 def _always_shows() -> bool:
     """Whether progress is shown although the code does not ask for it (`shmjet run --progress`)."""
     return os.environ.get(PROGRESS_VARIABLE, "") not in ("", "0")
-
-
-__all__ = ["CancelledError", "Execution", "Job", "JobRunner"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shmjet.cluster.client.job import Job
+from shmjet.cluster.client.job_record import JobRecord
 from shmjet.cluster.client.log_levels import levels
 from shmjet.cluster.client.submission import pieces_of
 from shmjet.cluster.protocol import Execute, Executing, Submission, Upload
@@ -51,7 +51,7 @@ class JobStarter:
 
     def start(
         self,
-        job: Job,
+        job: JobRecord,
         submission: Submission | None,
         patient: bool,
         timeout: float | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +19,7 @@ from shmjet.execution.job_plan import JobShape
 from shmjet.execution.plan import describe
 
 if TYPE_CHECKING:
-    from shmjet.cluster.client.execution import Execution
+    from shmjet.cluster.client.job_record import BeginsRun
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ def _spelled(paths: tuple[str, ...], folder: str | None) -> tuple[bytes, ...]:
     return tuple(os.fsencode(os.path.normpath(path)) for path in joined if path)
 
 
-def listeners_of(dag: DAG) -> tuple[Callable[[Execution], None], ...]:
+def listeners_of(dag: DAG) -> tuple[BeginsRun, ...]:
     """Return the methods `on_client` of the suppliers that have one, each once."""
     suppliers = {id(vertex.supplier): vertex.supplier for vertex in dag.vertices}
     found = [getattr(supplier, "on_client", None) for supplier in suppliers.values()]

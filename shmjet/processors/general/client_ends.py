@@ -11,9 +11,19 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from shmjet.data.errors import ShmjetError
+
+
+class Ties(Protocol):
+    """What `on_client` gets of the instance, with the execution that begins."""
+
+    def open_list(self, name: str) -> Any:
+        """Return a list of the cluster, None when no part of it is on other hosts: a way for results."""
+
+    def open_bell(self, name: str, told: Callable[[], None]) -> Any:
+        """Return what processors ring through an observable; `told` is called then, and must return at once."""
 
 
 class ClientEnd(Protocol):

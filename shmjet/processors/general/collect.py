@@ -31,7 +31,7 @@ from shmjet.core.processor import ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.data.errors import ShmjetError
 from shmjet.ipc import unix_sockets
 from shmjet.processors.general.base import Supply
-from shmjet.processors.general.client_ends import ClientEnds
+from shmjet.processors.general.client_ends import ClientEnds, Ties
 from shmjet.processors.general.collect_sink import CollectProcessor
 from shmjet.processors.general.remote_results import RemoteFrames, RemoteResults, name_of
 from shmjet.processors.general.result_frames import CommitScanner, next_frame
@@ -79,8 +79,12 @@ class CollectSupplier(ProcessorMetaSupplier):
         """Return a supplier that is the same everywhere."""
         return dict.fromkeys(addresses, ProcessorSupplier.of(Supply(CollectProcessor, self.address)))
 
-    def on_client(self, execution: Future[None]) -> None:
+    def on_client(self, execution: Future[None], ties: Ties | None = None) -> None:
         """Be ready for the results of an execution; those of the one before are gone.
+
+        Args:
+            execution: which begins.
+            ties: to the cluster; None where all processors are on this host.
 
         Raises:
             ShmjetError: the one before is still running.
@@ -90,11 +94,11 @@ class CollectSupplier(ProcessorMetaSupplier):
             spool = self._spool()
             if spool is not None:
                 spool.clear()
-            open_list = getattr(execution, "open_list", None)  # a plain future has no cluster
-            remote = None if open_list is None else open_list(name_of(self.address))
+            name = name_of(self.address)
+            remote = None if ties is None else ties.open_list(name)
             run = CollectedResults(self.address, execution, remote)
-            if remote is not None:
-                run.listen(name_of(self.address))
+            if ties is not None and remote is not None:
+                run.listen(name, ties)
             if spool is not None:
                 spool.run = run
             return run
@@ -231,7 +235,7 @@ class CollectedResults:
 
     Args:
         address: where processors connect to.
-        execution: ends with the execution, and has its error; has `open_bell` if there is a list.
+        execution: ends with the execution, and has its error.
         remote: a list of the cluster for processors that cannot connect; None where there are none.
     """
 
@@ -251,8 +255,8 @@ class CollectedResults:
         self._is_rung = True
         """Whether there may be more in the list."""
 
-    def listen(self, name: str) -> None:
-        """Be told when there is something new in the list."""
+    def listen(self, name: str, ties: Ties) -> None:
+        """Be told, by an observable of that name, when there is something new in the list."""
         ring = weakref.WeakMethod(self._ring)  # the bell does not keep the results alive
 
         def told() -> None:
@@ -260,7 +264,7 @@ class CollectedResults:
             if method is not None:
                 method()
 
-        self._bell = self.execution.open_bell(name, told)  # type: ignore[attr-defined]
+        self._bell = ties.open_bell(name, told)
 
     def _ring(self) -> None:
         """Take that there is more in the list; called in a thread of the connection."""

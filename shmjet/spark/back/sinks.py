@@ -122,8 +122,12 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
 
     # -- in the client ------------------------------------------------------------------------------------------
 
-    def on_client(self, execution: Future[None]) -> None:
+    def on_client(self, execution: Future[None], ties: object = None) -> None:
         """Be ready for the questions of an execution.
+
+        Args:
+            execution: which begins.
+            ties: not needed: its processors are on this host.
 
         Raises:
             ShmjetError: the one before is still running.

@@ -1,7 +1,7 @@
-"""The executions that a client knows: all that run, and the ended executions that the program still holds.
+"""The runs that a client knows: all that have not ended, and the ended ones whose executions the program still holds.
 
-An instance must not keep an execution that has ended. Its job, its callbacks and what they refer to may be large, and
-the member remembers how it ended. Safe for several threads.
+An instance must not keep what has ended. Its job, its callbacks and what they refer to may be large, and the member
+remembers how it ended. Safe for several threads.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 
-from shmjet.cluster.client.execution import Execution
-from shmjet.cluster.client.job import Job
+from shmjet.cluster.client.job_record import JobRecord
+from shmjet.cluster.client.known_run import KnownRun
 from shmjet.cluster.protocol import ExecutionChanged
 from shmjet.cluster.settings import KEPT_RESULTS
 
-Known = tuple[Execution, Job]
+Known = tuple[KnownRun, JobRecord]
 
 
 def _nobody() -> None:
     return None
 
 
-class KnownExecutions:
-    """Executions by their numbers."""
+class KnownRuns:
+    """Runs by their numbers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[int, Known] = {}
-        self._ended: OrderedDict[int, Callable[[], Execution | None]] = OrderedDict()
+        self._ended: OrderedDict[int, Callable[[], KnownRun | None]] = OrderedDict()
         self._unclaimed: dict[int, list[ExecutionChanged]] = {}
         """News that came before the answer which gave the number."""
 
     def pending(self) -> list[int]:
-        """Return the numbers of the executions that have not ended."""
+        """Return the numbers of the runs that have not ended."""
         with self._lock:
             return list(self._running)
 
-    def add(self, number: int, execution: Execution, job: Job) -> tuple[list[ExecutionChanged], bool]:
-        """Take an execution that has been started.
+    def add(self, number: int, run: KnownRun, job: JobRecord) -> tuple[list[ExecutionChanged], bool]:
+        """Take a run that has been started.
 
         Another thread may have joined it in between. What that one has then hears the same from now on.
 
@@ -48,29 +48,29 @@ class KnownExecutions:
         """
         with self._lock:
             before = self._running.get(number)
-            if before is not None and before[0] is not execution:
-                execution._pass_on_to(before[0])
-            was_known = number in self._ended or (before is not None and before[0] is not execution)
+            if before is not None and before[0] is not run:
+                run.pass_on_to(before[0])
+            was_known = number in self._ended or (before is not None and before[0] is not run)
             self._ended.pop(number, None)
-            self._running[number] = execution, job
+            self._running[number] = run, job
             return self._unclaimed.pop(number, []), was_known
 
-    def find(self, number: int, job: Job, make: Callable[[], Execution]) -> tuple[Execution, bool]:
-        """Return the execution of a number, and whether it had to be made: then the member has to be asked about it."""
+    def find(self, number: int, job: JobRecord, make: Callable[[], KnownRun]) -> tuple[KnownRun, bool]:
+        """Return the run of a number, and whether it had to be made: then the member has to be asked about it."""
         with self._lock:
             if (known := self._running.get(number)) is not None:
                 return known[0], False
             ended = self._ended.pop(number, None)
-            execution = None if ended is None else ended()
-            if ended is not None and execution is not None:
+            run = None if ended is None else ended()
+            if ended is not None and run is not None:
                 self._ended[number] = ended
-                return execution, False
-            execution = make()
-            self._running[number] = execution, job
-            return execution, True
+                return run, False
+            run = make()
+            self._running[number] = run, job
+            return run, True
 
     def take(self, news: ExecutionChanged) -> Known | None:
-        """Return the execution that news are about; None when the program holds it no longer."""
+        """Return the run that news are about; None when the program holds it no longer."""
         with self._lock:
             known = self._running.get(news.execution_id)
             if known is None and news.execution_id not in self._ended:  # else its end was on the way when we asked
@@ -78,18 +78,18 @@ class KnownExecutions:
             return known
 
     def drop(self, number: int) -> None:
-        """Forget an execution that the program holds no longer."""
+        """Forget a run that the program holds no longer."""
         with self._lock:
             self._unclaimed.pop(number, None)
             self._ended[number] = _nobody
 
     def forget(self, number: int) -> None:
-        """Note that an execution ends. From now on only the program keeps it."""
+        """Note that a run ends. From now on only the program keeps it."""
         with self._lock:
             self._forget(number)
 
     def forget_all(self) -> list[Known]:
-        """Take that all executions end; returns them."""
+        """Take that all runs end; returns them."""
         with self._lock:
             left = list(self._running.values())
             for number in list(self._running):
