@@ -32,6 +32,10 @@ class JobCode(NamedTuple):
     """Whether the member that knows the submission may be lost, so that another one has to be told."""
 
 
+def _nothing() -> None:
+    return None
+
+
 class JobRecord:
     """One job of an instance. What it says is about the latest run. May be used from any thread.
 
@@ -68,6 +72,8 @@ class JobRecord:
         """For another member, once the member is lost which knew it."""
         self.executing = threading.Lock()
         """Held by the thread that executes it, and will have that run as the latest."""
+        self.seen: Callable[[], object] = _nothing
+        """Returns what the program has of it, as long as the program holds that."""
         self._submission = None if code is None else code.submission
 
     @property

@@ -72,7 +72,6 @@ class Jobs:
         self._drain_logs = drain_logs
         self._known = KnownRuns()
         self._records: weakref.WeakValueDictionary[str, JobRecord] = weakref.WeakValueDictionary()
-        self._seen: weakref.WeakKeyDictionary[JobRecord, weakref.ref[Job]] = weakref.WeakKeyDictionary()
         self._closed = False
         self._lost = False
         self._disruptions = 0
@@ -153,11 +152,10 @@ class Jobs:
 
     def _public(self, record: JobRecord) -> Job:
         """Return what programs have of a job: the same object, as long as they hold it."""
-        seen = self._seen.get(record)
-        job = None if seen is None else seen()
-        if job is None:
+        job = record.seen()
+        if not isinstance(job, Job):
             job = Job(record, self)
-            self._seen[record] = weakref.ref(job)
+            record.seen = weakref.ref(job)
         return job
 
     def _listed(self, is_wanted: Callable[[JobRecord], bool]) -> list[JobRecord]:
