@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import mmh3
 from hazelcast.protocol.builtin import ByteArrayCodec as FrameCodec
 from hazelcast.protocol.builtin import CodecUtil, DataCodec, EntryListCodec, ListMultiFrameCodec, StringCodec
 from hazelcast.protocol.client_message import (
@@ -20,6 +21,8 @@ from hazelcast.protocol.client_message import (
     OutboundMessage,
     create_initial_buffer,
 )
+from hazelcast.protocol.codec import map_put_all_codec
+from hazelcast.serialization.compact import SchemaNotReplicatedError
 from hazelcast.serialization.data import Data
 
 _FETCH_ENTRIES, _FETCH_WITH_QUERY, _JOURNAL_SUBSCRIBE, _JOURNAL_READ = 0x013800, 0x014000, 0x014100, 0x014200
@@ -28,6 +31,9 @@ _READ = struct.Struct("<qii")
 _PROGRESS = struct.Struct("<iq")
 _COUNT = struct.Struct("<i")
 _LENGTH = struct.Struct(">i")
+_PARTITION_HASH = struct.Struct(">i")
+_HASH_SEED = 0x01000193
+_LEAST_HASH = -(2**31)
 
 Pointers = tuple[tuple[int, int], ...]
 """How far a partition has been read: an index into a hash table, and the size that this had; for each size that it has
@@ -77,6 +83,52 @@ class Changes(NamedTuple):
 def cluster_id(client: Any) -> str:
     """Return the identity of the cluster that a client is in, or was last: another one when all members were lost."""
     return str(client._connection_manager._cluster_id)
+
+
+def prepare_put_all(proxy: Any, entries: dict[Any, Any]) -> Callable[[], list[Any]]:
+    """Serialize entries for a map, which takes most of the time of a `put_all`; the client's own does so, too.
+
+    The client computes MurmurHash3 in Python to find the partition of a key; here `mmh3` does.
+
+    Args:
+        proxy: of the map.
+        entries: by their keys.
+
+    Returns:
+        what sends them, and returns futures.
+
+    Raises what the client cannot serialize; TypeError: a key or value is None.
+    """
+    to_data, count = proxy._to_data, proxy._context.partition_service.partition_count
+    if None in entries or any(value is None for value in entries.values()):
+        raise TypeError("Hazelcast has no place for None")
+    by_partition: dict[int, list[tuple[Data, Data]]] = {}
+    try:
+        for key, value in entries.items():
+            data = to_data(key)
+            entry = data, to_data(value)
+            partition = partition_of(data, count)
+            if (found := by_partition.get(partition)) is None:
+                by_partition[partition] = [entry]
+            else:
+                found.append(entry)
+    except SchemaNotReplicatedError:  # a class of compact serialization that the cluster does not know yet
+        return lambda: [proxy.put_all(entries)]
+    name = proxy.name
+    requests = [(map_put_all_codec.encode_request(name, some, False), at) for at, some in by_partition.items()]
+    return lambda: [proxy._invoke_on_partition(request, at) for request, at in requests]
+
+
+def partition_of(key: Data, count: int) -> int:
+    """Return the partition of a serialized key, as Hazelcast's members compute it.
+
+    Args:
+        key: as the client has serialized it.
+        count: how many partitions there are.
+    """
+    given = _PARTITION_HASH.unpack_from(key.buffer)[0]
+    hashed = given or mmh3.hash(bytes(key.buffer[_DATA_HEADER:]), _HASH_SEED)
+    return 0 if hashed == _LEAST_HASH else abs(hashed) % count
 
 
 def fetch_entries(proxy: Any, partition: int, pointers: Pointers, count: int) -> Any:

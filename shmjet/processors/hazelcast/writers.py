@@ -1,7 +1,7 @@
 """Sinks: maps and lists of a Hazelcast cluster, written in batches. After Jet's `writeRemoteMapP`, `writeRemoteListP`.
 
-One write is under way at a time, so that writes are in order, and items are gathered for the next one meanwhile. All
-writes are through before a barrier is. Must not know the messages.
+One write is under way at a time, so that writes are in order; meanwhile items are gathered and serialized for the next
+one. All writes are through before a barrier is. Must not know the messages.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class RemoteWriter(BulkProcessor):
         self._most, self._delay_s = policy.write_items, policy.write_delay_ns / 1e9
         self._buffer: list[Any] = []
         self._due = 0.0
+        self._ready: Callable[[], list[Any]] | None = None
         self._under_way: Reply | None = None
         self.next_call = math.inf
         self._connection = connect(context, self._settings, f"{self.what} {self._name!r}")
@@ -60,12 +61,15 @@ class RemoteWriter(BulkProcessor):
         """Open the collection."""
         raise NotImplementedError
 
-    def write(self, items: list[Any]) -> list[Any]:
-        """Begin to write a list of items. Returns futures of the client. Raises what the client cannot write."""
+    def prepare(self, items: list[Any]) -> Callable[[], list[Any]]:
+        """Serialize a list of items. Returns what writes them, which returns futures of the client.
+
+        Raises what the client cannot write.
+        """
         raise NotImplementedError
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
-        """Gather items up to one batch, and begin to write it when it is full."""
+        """Gather items up to one batch, and serialize and write it when it is full."""
         if not self._buffer:
             self._due = monotonic() + self._delay_s
         self._buffer += inbox.take(self._most - len(self._buffer))
@@ -75,10 +79,12 @@ class RemoteWriter(BulkProcessor):
 
     def try_process(self) -> bool:
         """Begin to write what has waited long enough."""
-        if self._buffer and monotonic() >= self._due:
-            self._begin()
-        elif self._under_way is not None:
-            self._is_written(0)
+        assert self._connection is not None
+        if self._send(self._connection.wait):
+            if self._buffer and monotonic() >= self._due:
+                self._begin()
+            elif self._under_way is not None:
+                self._is_written(0)
         self.next_call = self._wait()
         return True
 
@@ -101,27 +107,47 @@ class RemoteWriter(BulkProcessor):
 
     def _wait(self) -> float:
         """Return the seconds until there is something to do."""
+        if self._ready is not None:
+            return 0.0  # it waits for the write that is under way
         if self._buffer:
             return max(self._due - monotonic(), 0.0)
         return math.inf if self._under_way is None else _LOOK_AGAIN
 
     def _write_all(self) -> bool:
         assert self._connection is not None
-        if self._buffer and not self._begin():
-            return False
-        return self._is_written(self._connection.wait)
+        return self._begin() and self._send(self._connection.wait) and self._is_written(self._connection.wait)
 
     def _begin(self) -> bool:
-        """Begin to write the buffer, if the last write is through within a short wait."""
+        """Serialize the buffer, and begin to write it if the last write is through.
+
+        Returns:
+            False when what was serialized before still waits: then the buffer does, too.
+        """
         connection = self._connection
         assert connection is not None
-        if not self._is_written(connection.wait):
+        if not self._send(connection.wait):
             return False
-        items, self._buffer = self._buffer, []
+        if self._buffer:
+            items, self._buffer = self._buffer, []
+            try:
+                self._ready = self.prepare(items)
+            except Exception as error:
+                raise connection.failure(error) from None
+            self._send(0)
+        return True
+
+    def _send(self, seconds: float) -> bool:
+        """Begin to write what is serialized, if the last write is through within so many seconds."""
+        if self._ready is None:
+            return True
+        if not self._is_written(seconds):
+            return False
+        write, self._ready = self._ready, None
         try:
-            futures = self.write(items)
+            futures = write()
         except Exception as error:
-            raise connection.failure(error) from None
+            assert self._connection is not None
+            raise self._connection.failure(error) from None
         self._under_way = Reply(futures) if futures else None
         return True
 
@@ -186,17 +212,21 @@ class RemoteMapWriter(RemoteWriter):
 
     def open(self, connection: Connection) -> None:
         """Open the map."""
+        from shmjet.processors.hazelcast.protocol import prepare_put_all
+
+        self._prepare_put_all = prepare_put_all
         self._map = connection.client.get_map(self._name)
 
-    def write(self, items: list[Any]) -> list[Any]:
-        """Begin to put a list."""
+    def prepare(self, items: list[Any]) -> Callable[[], list[Any]]:
+        """Serialize entries."""
         key_fn, value_fn = self._key_fn, self._value_fn
         if key_fn is not None and value_fn is not None:
             items = [(key_fn(item), value_fn(item)) for item in items]
         try:
-            return [self._map.put_all(entries) for entries in _as_dicts(items)]
+            ready = [self._prepare_put_all(self._map, entries) for entries in _as_dicts(items)]
         except Exception as error:
             raise self._explained(items) or error from None
+        return lambda: [future for write in ready for future in write()]
 
     def _explained(self, items: list[Any]) -> ProcessorError | None:
         """Return what is wrong with the first item that cannot be put."""
@@ -226,13 +256,17 @@ class RemoteListWriter(RemoteWriter):
         """Open the list."""
         self._list = connection.client.get_list(self._name)
 
-    def write(self, items: list[Any]) -> list[Any]:
-        """Begin to append a list."""
-        try:
-            return [self._list.add_all(items)]
-        except Exception as error:
-            wrong = (self.unwritable("item", item) for item in items)
-            raise next(filter(None, wrong), error) from None
+    def prepare(self, items: list[Any]) -> Callable[[], list[Any]]:
+        """Leave it to the client, which serializes as it sends."""
+
+        def write() -> list[Any]:
+            try:
+                return [self._list.add_all(items)]
+            except Exception as error:
+                wrong = (self.unwritable("item", item) for item in items)
+                raise next(filter(None, wrong), error) from None
+
+        return write
 
     def to_data(self, value: Any) -> Any:
         """Have the client serialize a value."""

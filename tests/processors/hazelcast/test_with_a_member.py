@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 import time
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -127,6 +128,25 @@ def test_functions_make_keys_and_values_and_the_last_of_equal_keys_stays(
     run(jet, sources.items(range(8_000)), sink)
     found = dict(client.get_map(name).entry_set().result())
     assert found == {number % 10: str(number) for number in range(7_990, 8_000)}
+
+
+def test_partitions_of_keys_are_those_of_the_client(client: Any) -> None:
+    from shmjet.processors.hazelcast.protocol import partition_of
+
+    service = client._internal_partition_service
+    to_data = client.get_map("any")._to_data
+    keys = [0, 1, -1, 2**31 - 1, "", "a", "ab", "abc", "abcd", "ключ", b"", b"bytes", 1.5, (1, "x"), date(2026, 1, 2)]
+    for key in (*keys, *map(str, range(2000)), *range(2000)):
+        data = to_data(key)
+        assert partition_of(data, PARTITIONS) == service.get_partition_id(data), key
+
+
+def test_a_key_whose_hash_is_the_least_integer_is_in_the_first_partition() -> None:
+    from hazelcast.serialization.data import Data
+
+    from shmjet.processors.hazelcast.protocol import partition_of
+
+    assert partition_of(Data(bytearray(struct.pack(">ii", -(2**31), -1))), PARTITIONS) == 0
 
 
 def test_members_evaluate_predicates_and_projections(
