@@ -79,14 +79,18 @@ from bytewax.dataflow import Dataflow
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 
+KEYS = int(os.environ["KEYS"])
+
 class Numbers(StatefulSourcePartition):
     def __init__(self, position):
         self.position = position or 0
     def next_batch(self):
-        self.position += 1
-        return [self.position]
+        size = min(8192, KEYS - self.position) if self.position < KEYS else 1
+        start = self.position if self.position < KEYS else 0
+        self.position += size
+        return list(range(start, start + size))
     def next_awake(self):
-        return datetime.now(timezone.utc) + timedelta(milliseconds=1)
+        return None if self.position < KEYS else datetime.now(timezone.utc) + timedelta(milliseconds=1)
     def snapshot(self):
         return self.position
 
@@ -112,14 +116,14 @@ class Sink(DynamicSink):
 
 flow = Dataflow("count")
 numbers = op.input("numbers", flow, Source())
-keyed = op.key_on("key", numbers, lambda n: str(n % 1000))
+keyed = op.key_on("key", numbers, str)
 counts = op.stateful_map("count", keyed, lambda state, n: ((state or 0) + 1, (state or 0) + 1))
 op.output("sink", counts, Sink())
 """
 
 
-def bytewax_restarts(kills: int) -> float:
-    """The same for Bytewax: the process is killed and started again."""
+def bytewax_restarts(keys: int, kills: int) -> float:
+    """The same for Bytewax, with the same numbers: the process is killed and started again."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "counting.py").write_text(BYTEWAX_FLOW)
@@ -128,7 +132,12 @@ def bytewax_restarts(kills: int) -> float:
         noted.mkdir()
         subprocess.run([sys.executable, "-m", "bytewax.recovery", str(store), "1"], check=True)
         command = [sys.executable, "-m", "bytewax.run", "counting:flow", "-r", str(store), "-s", "1", "-b", "0"]
-        settings = {**os.environ, "NOTES": str(noted), "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
+        settings = {
+            **os.environ,
+            "NOTES": str(noted),
+            "KEYS": str(keys),
+            "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}",
+        }
         times = []
         child = None
         try:
@@ -175,7 +184,7 @@ def restart(options: Options, report: Report, kind: str) -> None:
         bench.facts = {"target": TARGETS[kind], "workers": options.workers, "keys": keys, "kills a round": kills}
         bench.ours(lambda: percentile_of_kills(jet, kind, keys, kills))
         if kind == "restart_count":
-            bench.peer("bytewax", lambda: bytewax_restarts(kills), needs="bytewax")
+            bench.peer("bytewax", lambda: bytewax_restarts(keys, kills), needs="bytewax")
         report.add(bench.measure(rounds=options.rounds))
 
 
