@@ -133,12 +133,10 @@ def test_functions_make_keys_and_values_and_the_last_of_equal_keys_stays(
 def test_partitions_of_keys_are_those_of_the_client(client: Any) -> None:
     from shmjet.processors.hazelcast.protocol import partition_of
 
-    service = client._internal_partition_service
     to_data = client.get_map("any")._to_data
     keys = [0, 1, -1, 2**31 - 1, "", "a", "ab", "abc", "abcd", "ключ", b"", b"bytes", 1.5, (1, "x"), date(2026, 1, 2)]
     for key in (*keys, *map(str, range(2000)), *range(2000)):
-        data = to_data(key)
-        assert partition_of(data, PARTITIONS) == service.get_partition_id(data), key
+        assert partition_of(to_data(key), PARTITIONS) == client.partition_service.get_partition_id(key), key
 
 
 def test_a_key_whose_hash_is_the_least_integer_is_in_the_first_partition() -> None:
