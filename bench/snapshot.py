@@ -168,7 +168,8 @@ def standing_dag(keys: int, folder: Path, workers: int, pause: bool = False) -> 
             return True
 
         def complete(self) -> bool:
-            self._waits.write(folder)
+            if pause:
+                self._waits.write(folder)
             return True
 
     dag = DAG()

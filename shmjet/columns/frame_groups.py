@@ -1,9 +1,10 @@
 """Groups of rows by frame and key: what windows on columns are made of.
 
 A frame is named by its end (see `shmjet.core.windows`). Rows of frames that may still grow are in one table, whose
-first key is the frame, so that any number of open frames costs one table. A frame that closes is read out of it once,
-as partial states, which are combined and deducted from then on. What has closed stays in the table until it is half of
-it. Must not know which windows there are, nor processors.
+first key is the frame, so that any number of open frames costs one table. A few frames that get many rows at a time
+have tables of their own instead (`frame_tables`); all rows of a frame are in one place. A frame that closes is read out
+once, as partial states, which are combined and deducted from then on. What has closed stays in the table of many frames
+until it is half of it. Must not know which windows there are, nor processors.
 """
 
 from __future__ import annotations
@@ -14,17 +15,14 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from shmjet.columns.aggregates import Aggregate
+from shmjet.columns.frame_tables import FRAME, Ends, FrameTables
 from shmjet.columns.group_page import Positions
 from shmjet.columns.typed_groups import TypedGroups
 from shmjet.core.event_timestamps import column_timestamps
 from shmjet.core.windows import SlidingWindowPolicy
 from shmjet.data.batch import Batch
-
-FRAME: Final = "\0frame"
-"""The column of partial states that has the end of their frame."""
 
 STAMP: Final = "\0stamp"
 """The column with the milliseconds of rows, which `first` and `last` go by."""
@@ -34,8 +32,6 @@ LEAST_DEAD: Final = 4096
 
 _GATHERED_ROWS: Final = 1024
 """Groups that `gather` moves in a step."""
-
-Ends = npt.NDArray[np.int64]
 
 _FAR: Final = 1 << 60
 """Timestamps beyond are cut one by one, in integers of Python."""
@@ -108,6 +104,7 @@ class FrameGroups(FrameStates):
         self._keys = tuple(keys)
         self._is_in_order = any(each.order is not None for each in aggregates.values())
         self._open = TypedGroups((FRAME, *keys), aggregates)
+        self._tables = FrameTables(keys, aggregates)
         self._closed_to = -(1 << 63)
         """The end of the last frame that has been closed; the table may have groups up to there, which are dead."""
         self._dead = 0
@@ -142,7 +139,9 @@ class FrameGroups(FrameStates):
                 return late
         columns, masks = batch.parts()
         hidden = {FRAME: ends, STAMP: stamps} if self._is_in_order else {FRAME: ends}
-        self._open.add(Batch.trusted({**hidden, **columns}, dict(masks), batch.num_rows))
+        batch = Batch.trusted({**hidden, **columns}, dict(masks), batch.num_rows)
+        for part, table in self._tables.apart(batch, ends, distinct, self.ends, self._open.head()):
+            (self._open if table is None else table).add(part)
         self._note(distinct)
         return late
 
@@ -169,8 +168,10 @@ class FrameGroups(FrameStates):
             states = states.filter(on_time)
             ends = states.parts()[0][FRAME]
         if len(ends):
-            self._open.merge(states)
-            self._note(np.unique(ends).tolist())
+            distinct = np.unique(ends).tolist()
+            for part, table in self._tables.apart(states, ends, distinct, self.ends, self._open.head()):
+                (self._open if table is None else table).merge(part)
+            self._note(distinct)
         return late
 
     def _note(self, distinct: list[int]) -> None:
@@ -187,15 +188,18 @@ class FrameGroups(FrameStates):
         positions, ends = self._closing(last)
         for start, stop in _runs(ends):
             self._closed[int(ends[start])] = self._open.states_at(positions[start:stop])
+        for end in self._tables.ends_to(last):
+            self._closed[end] = self._tables.states(end)
+            self._forget(end)
         self._let_go(last, len(positions))
 
     def results(self, last: int, rows: int) -> Iterator[Batch]:
         """Give the results of the frames up to one, with their ends, some rows at a time, and forget these frames."""
-        return self._taken(last, rows, self._open.results_at)
+        return self._taken(last, rows, self._open.results_at, self._tables.results_of)
 
     def taken(self, last: int, rows: int) -> Iterator[Batch]:
         """Give the states of the frames up to one, some rows at a time, and forget these frames."""
-        return self._taken(last, rows, self._open.states_at)
+        return self._taken(last, rows, self._open.states_at, self._tables.states_of)
 
     def flushed(self, rows: int) -> Iterator[Batch]:
         """Give the states of all frames, some rows at a time, and forget them; rows may be added to them again."""
@@ -203,20 +207,42 @@ class FrameGroups(FrameStates):
             positions, _ = self._closing(self.ends[-1])
             for at in range(0, len(positions), rows):
                 yield self._open.states_at(positions[at : at + rows])
+            own = self._tables.ends_to()
+            for end in own:
+                yield from self._tables.states_of(end, rows)
             self.ends.clear()
+            for end in own:
+                self._forget(end)
             self._make_anew(positions[:0])
 
-    def _taken(self, last: int, rows: int, read: Callable[[Positions], Batch]) -> Iterator[Batch]:
+    def _taken(
+        self,
+        last: int,
+        rows: int,
+        read: Callable[[Positions], Batch],
+        read_own: Callable[[int, int], Iterator[Batch]],
+    ) -> Iterator[Batch]:
         positions, _ = self._closing(last)
         for at in range(0, len(positions), rows):
             yield read(positions[at : at + rows])
+        own = self._tables.ends_to(last)
+        for end in own:
+            yield from read_own(end, rows)
+        for end in own:
+            self._forget(end)
         del self.ends[: bisect_right(self.ends, last)]
         self._let_go(last, len(positions))
+
+    def _forget(self, end: int) -> None:
+        """Forget a frame's own table, but what it has learnt of the columns."""
+        head = self._tables.remove(end)
+        if head is not None:
+            self._open.merge(head)
 
     def _closing(self, last: int) -> tuple[Positions, Ends]:
         """Return the positions in the table of the groups of the frames up to one, by frame, and the frame of each."""
         count = bisect_right(self.ends, last) - bisect_right(self.ends, self._closed_to)
-        if count <= 0:
+        if count <= 0 or len(self._open) == self._dead:
             return np.zeros(0, np.uint32), np.zeros(0, np.int64)
         words = self._open.key_words(0, 0)
         found = np.flatnonzero((words > self._closed_to) & (words <= last)).astype(np.uint32)
@@ -254,6 +280,7 @@ class FrameGroups(FrameStates):
             positions, ends = self._closing(self.ends[-1])
             for start, stop in _runs(ends):
                 found[int(ends[start])] = self._open.states_at(positions[start:stop])
+            found |= {end: self._tables.states(end) for end in self._tables.ends_to()}
         return FrameStates(found)
 
     def empty_table(self) -> TypedGroups:
@@ -266,6 +293,7 @@ class FrameGroups(FrameStates):
         Nothing may be added to the frames meanwhile.
         """
         yield from self._open.copy_steps()
+        yield from self._tables.copy_steps()
         head = self._open.head()
         if head is not None:
             into.merge(head)
@@ -280,11 +308,16 @@ class FrameGroups(FrameStates):
             if is_open.any():  # no rows with a mask would say what a column is
                 into.merge(states if is_open.all() else states.filter(is_open))
             yield None
+        for end in self._tables.ends_to():
+            for states in self._tables.states_of(end, _GATHERED_ROWS):
+                into.merge(states)
+                yield None
 
     def captured(self) -> FrameGroups:
         """Return the frames of this moment, for `gather` only, whatever is added to these."""
         made = FrameGroups(self._keys, self._aggregates, self._policy, self._time)
         made._open, made._closed, made._closed_to = self._open.captured(), dict(self._closed), self._closed_to
+        made._tables = self._tables.captured()
         return made
 
     def put_back(self, groups: TypedGroups, above: int) -> None:

@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from shmjet.columns.aggregates import Aggregate, count
-from shmjet.columns.frame_groups import FRAME, LEAST_DEAD, STAMP, FrameStates
+from shmjet.columns.frame_groups import LEAST_DEAD, STAMP, FrameStates
+from shmjet.columns.frame_tables import FRAME
 from shmjet.columns.group_schema import state_separator
 from shmjet.columns.typed_groups import TypedGroups
 from shmjet.core.windows import SlidingWindowPolicy

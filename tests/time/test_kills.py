@@ -12,7 +12,7 @@ import pytest
 
 from shmjet import Batch, BroadcastKey, column, processors, session, sliding
 from shmjet.aggregate_ops import counting
-from shmjet.columns import count
+from shmjet.columns import count, frame_tables
 from shmjet.core import DAG, Vertex, between
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.timed import TIMESTAMP, TimedKey
@@ -34,6 +34,14 @@ from tests.time.interpreter import Event
 LAG = 40
 POLICY = EventTimePolicy("native", allowed_lag=LAG, stride=50, idle_timeout=None)
 SIZES = (200, 120, 60, 50)
+
+
+@pytest.fixture(scope="module", autouse=True, params=[1, frame_tables.LEAST_ROWS])
+def least_rows(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Frames on columns have tables of their own, or have none, as few rows come together here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frame_tables, "LEAST_ROWS", request.param)
+        yield
 
 
 def events_of(shard: int) -> list[tuple[int, Any]]:

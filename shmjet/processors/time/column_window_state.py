@@ -112,7 +112,8 @@ class RestoredWindows:
 
     def _cut_anew(self, entry: Any) -> Any:
         """Return an entry with its frames as they are cut now: the slide may be another one."""
-        from shmjet.columns.frame_groups import FRAME, frames_of
+        from shmjet.columns.frame_groups import frames_of
+        from shmjet.columns.frame_tables import FRAME
         from shmjet.data.batch import Batch
 
         if not isinstance(entry, tuple):

@@ -193,7 +193,7 @@ class ColumnWindowProcessor(ColumnFramesProcessor):
     def _emitted_windows(self, first: int, last: int) -> Iterator[Any]:
         frames, grouped = self._frames, self._grouped
         if grouped.policy.is_tumbling:
-            from shmjet.columns.frame_groups import FRAME
+            from shmjet.columns.frame_tables import FRAME
 
             for batch in frames.results(last, EMITTED_ROWS):
                 yield from self._unemitted(batch, batch.parts()[0][FRAME])
@@ -257,7 +257,7 @@ class CombiningColumnWindowProcessor(ColumnWindowProcessor):
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Merge a list of batches."""
-        from shmjet.columns.frame_groups import FRAME
+        from shmjet.columns.frame_tables import FRAME
 
         for batch in items:
             if FRAME in batch:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, Watermark
-from shmjet.columns import count, frame_groups, window_groups
+from shmjet.columns import count, frame_groups, frame_tables, window_groups
 from shmjet.core.state_placement import StatePlacement
 from shmjet.core.windows import SlidingWindow, SlidingWindowPolicy
 from shmjet.processors.time import column_windows
@@ -57,10 +57,11 @@ from tests.time import interpreter
 from tests.time.interpreter import Event
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small_tables() -> Iterator[None]:
-    """Have tables made anew for a few dead groups."""
+@pytest.fixture(autouse=True, scope="module", params=[1, 3, frame_tables.LEAST_ROWS])
+def small_tables(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have tables made anew for a few dead groups; all frames, some or none have tables of their own."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frame_tables, "LEAST_ROWS", request.param)
         patch.setattr(frame_groups, "LEAST_DEAD", 3)
         patch.setattr(window_groups, "LEAST_DEAD", 3)
         patch.setattr(column_windows, "MEASURED_ROWS", 4)
