@@ -32,6 +32,7 @@ from shmjet import (
     sinks,
     sources,
 )
+from shmjet.cluster.client.job_record import JobCode, JobRecord
 from shmjet.cluster.client.known_run import KnownRun
 from shmjet.cluster.jobs.run_parts import RunRequest, Told
 from shmjet.cluster.protocol import Execute, Submission
@@ -274,6 +275,19 @@ def test_what_is_cancelled_before_it_has_a_number_is_cancelled(tmp_path: Path) -
     with pytest.raises(CancelledError):
         execution.result(0)
     assert execution.cancel()
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_job_keeps_what_a_member_was_told_only_for_another_member(is_kept: bool) -> None:
+    submission: Any = Held()
+    told = weakref.ref(submission)
+    code = JobCode(([], []), (), is_endless=False, is_kept=is_kept)
+    record = JobRecord("0", JobConfig(), lambda call: call(), submission, code)
+    del submission
+    assert record.take_submission() is told() is not None
+    assert record.take_submission() is None
+    gc.collect()
+    assert (told() is not None) is is_kept
 
 
 def test_a_job_is_what_it_was_when_it_was_made(jet: JetInstance, out: str, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ BeginsRun = Callable[[Execution, "ClientTies"], object]
 class JobCode(NamedTuple):
     """What a client's own job consists of."""
 
-    submission: Submission
     graph: tuple[list[Vertex], list[Edge]]
     """Vertices in the order of the flow, and edges; for pictures and pickles."""
     listeners: tuple[BeginsRun, ...]
@@ -43,6 +42,7 @@ class JobRecord:
         job_id: 16 hexadecimal digits.
         config: how to run it.
         call_back: calls a function soon, in a thread that may block.
+        submission: what a member has to be told before the first run; None where it knows.
         code: None for a job that another client has made, and for a job of the members' configuration.
         named: how the members' own configuration calls it; None for a job of a client.
         joins: whether executing it joins the job of its name which runs or is suspended, if there is one.
@@ -53,6 +53,7 @@ class JobRecord:
         job_id: str,
         config: JobConfig,
         call_back: Callable[[Callable[[], None]], None],
+        submission: Submission | None = None,
         code: JobCode | None = None,
         named: str | None = None,
         *,
@@ -74,7 +75,7 @@ class JobRecord:
         """Held by the thread that executes it, and will have that run as the latest."""
         self.seen: Callable[[], object] = _nothing
         """Returns what the program has of it, as long as the program holds that."""
-        self._submission = None if code is None else code.submission
+        self._submission = submission
 
     @property
     def text(self) -> str:

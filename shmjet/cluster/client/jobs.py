@@ -111,13 +111,12 @@ class Jobs:
             )
         self._starter.upload(job_id, config)
         code = JobCode(
-            submission,
             graph_of(dag, submission.shape),
             listeners_of(dag),
             is_endless=any(vertex.is_endless for vertex in submission.shape.vertices),
             is_kept=is_networked or bool(submission.attachments),
         )
-        return self._known_as(JobRecord(job_id, config, self._callbacks.call, code, joins=joins))
+        return self._known_as(JobRecord(job_id, config, self._callbacks.call, submission, code, joins=joins))
 
     def new_job_if_absent(self, dag: DAG | Planned, config: JobConfig | None = None) -> Job:
         """Return a job that joins the one of its name that runs or is suspended; see `JetInstance`."""
