@@ -34,20 +34,11 @@ class Patience:
         self._sum, self._last = 0.0, None
 
 
-_EXITING = 0x4
-"""The kernel's flag PF_EXITING, of a process that gives back what it has."""
-
-
 def state_of(pid: int) -> str:
     """Return the state of a process as `ps` shows it: T is stopped, Z has ended; empty where that is not known."""
     with contextlib.suppress(OSError, IndexError):
-        return _stat_of(pid)[0].decode()
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
     return ""
-
-
-def _stat_of(pid: int) -> list[bytes]:
-    """Return what the kernel says of a process, from its state on (proc(5))."""
-    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
 
 
 def is_stopped(pid: int) -> bool:
@@ -58,13 +49,3 @@ def is_stopped(pid: int) -> bool:
 def has_ended(pid: int) -> bool:
     """Say whether a process has certainly ended, though its parent may not have looked yet."""
     return pid > 0 and state_of(pid) in ("Z", "X")
-
-
-def is_ending(pid: int) -> bool:
-    """Say whether a process is certainly ending, or has ended: none of its code runs any more."""
-    if pid <= 0:
-        return False
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        state, *_, flags = _stat_of(pid)[:7]
-        return state in (b"Z", b"X") or bool(int(flags) & _EXITING)
-    return False

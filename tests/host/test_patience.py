@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from shmjet.host.patience import Patience, has_ended, is_ending, is_stopped
+from shmjet.host.patience import Patience, has_ended, is_stopped
 from tests.stopping import stop
 
 
@@ -33,15 +33,3 @@ def test_stopped_and_ended_processes_are_told_apart(eventually: Callable[..., No
     assert not has_ended(child.pid)
     assert not is_stopped(0)
     assert not has_ended(os.getpid())
-
-
-def test_a_process_is_ending_from_its_death_on(eventually: Callable[..., None]) -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert child.stdin is not None
-    with child.stdin:
-        assert not is_ending(child.pid)
-        child.kill()
-        eventually(lambda: is_ending(child.pid))  # although its parent, which is this process, has not waited for it
-    child.wait()
-    assert not is_ending(child.pid)
-    assert not is_ending(0)

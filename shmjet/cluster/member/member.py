@@ -153,9 +153,7 @@ class Member:
         participants = ParticipantRegistry(self._logs, lambda: self._silence.watch(), permits)
         network_fds = () if self._logs is None else (self._eventfd, self._logs.writer)
         self._participants = participants
-        self.workers = Workers(
-            settings.cores, worker_settings, server, participants.report, self._on_replace, self._on_lost, network_fds
-        )
+        self.workers = Workers(settings.cores, worker_settings, server, participants.report, self._on_lost, network_fds)
         self._silence = WorkerSilence(self.workers.children, lambda: not participants.is_empty, participants.name_of)
 
     def _make_services(self) -> None:
@@ -483,9 +481,7 @@ class Member:
         elif self._network is not None:
             self._network.send(leader, PartLogs(execution, records, dropped))
 
-    def _on_replace(self, index: int) -> None:
-        self._services.arenas.worker_gone(index)
-
     def _on_lost(self, child: Child) -> None:
+        self._services.arenas.worker_gone(child.index)
         self._jobs.participants.child_lost(child)
         self._grid.worker_died(child.index)

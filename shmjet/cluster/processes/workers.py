@@ -25,7 +25,7 @@ from shmjet.cluster.protocol import ChildPids
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
 from shmjet.execution.failure import worker_lost
 from shmjet.execution.messages import Broken, Exited, Failure, Forget, Fork, Forked, Hello, Report, Stop, WorkerSettings
-from shmjet.host.patience import has_ended, is_ending, is_stopped
+from shmjet.host.patience import has_ended, is_stopped
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.loop_channel import LoopChannel
 from shmjet.ring.arena import Arena
@@ -123,7 +123,6 @@ class Workers:
         settings: passed to every child.
         server: forks them.
         on_report: called with (child, message, descriptors) for what children report.
-        on_replace: called with the index of a worker that is gone, before another one takes its place.
         on_lost: called with the child when a process has died unasked, once its status is known or overdue.
         network_fds: what wakes the member's link process and what takes log records for clients elsewhere, for all
             children; empty where there is no network.
@@ -135,14 +134,12 @@ class Workers:
         settings: WorkerSettings,
         server: ForkServerProcess,
         on_report: Callable[[Child, Any, list[int]], None],
-        on_replace: Callable[[int], None],
         on_lost: Callable[[Child], None],
         network_fds: Sequence[int] = (),
     ) -> None:
         self._network_fds = list(network_fds)
         self._settings = msgspec.msgpack.encode(settings)
         self._on_report = on_report
-        self._on_replace = on_replace
         self._on_lost = on_lost
         self.cores = tuple(cores)
         self._tokens = itertools.count(1)
@@ -265,8 +262,6 @@ class Workers:
         child.forked.set()  # if it could not be forked, no caller needs to wait for it
         child.channel.close()
         if not child.stopping and not self._closing:
-            if child.up and not child.is_carrier and is_ending(child.pid):
-                self._replace(child)  # the fork takes longer than the end, of which the jobs hear later
             self._losses.start(self._report_loss(child))
 
     async def _report_loss(self, child: Child) -> None:
@@ -283,20 +278,16 @@ class Workers:
             self.kill(child)
         if child.status is None and not (child.end or child.killed_because) and is_stopped(self._server.pid):
             child.end = f"has ended; its fork server (pid {self._server.pid}) is stopped (SIGSTOP) and cannot tell how"
-        if self._is_to_be_replaced(child) and child.up:
+        if not child.is_carrier and child.up:
             self._replace(child)
         self._on_lost(child)
-        while self._is_to_be_replaced(child) and not self._closing:
+        while not child.is_carrier and self.workers[child.index] is child and not self._closing:
             await asyncio.sleep(_AGAIN_S)  # do not retry at once a worker that died as it started or cannot be forked
             if not self._silence.is_long:
                 self._replace(child)
             self._on_lost(child)  # for the jobs that were given it meanwhile
 
-    def _is_to_be_replaced(self, child: Child) -> bool:
-        return not child.is_carrier and self.workers[child.index] is child
-
     def _replace(self, child: Child) -> None:
-        self._on_replace(child.index)
         try:
             self.workers[child.index] = self._fork_worker(child.index)
         except OSError as error:
