@@ -20,7 +20,7 @@ from shmjet.data.batch import Batch
 FRAME: Final = "\0frame"
 """The column of partial states that has the end of their frame."""
 
-LEAST_ROWS: Final = 1024
+LEAST_ROWS: Final = 8192
 """Rows that come together, at least, for which a frame gets a table of its own."""
 
 _MOST_TABLES: Final = 16
