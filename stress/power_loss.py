@@ -213,6 +213,23 @@ def forget(storage: Path, syncs: Path, before: Any, rng: random.Random) -> int:
     return changed
 
 
+def end_at_once(host: psutil.Process) -> list[psutil.Process]:
+    """Kill a process and all below it, so that none sees another end; returns what was killed.
+
+    A member that sees the other two end before it is killed goes on without them, which loses what only they had.
+    """
+    stopped: list[psutil.Process] = []
+    while more := [process for process in (host, *host.children(recursive=True)) if process not in stopped]:
+        for process in more:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+        stopped += more
+    for process in stopped:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    return stopped
+
+
 def one_round(place: Path, sync: float, count: int, rng: random.Random, options: Options) -> str:
     """Start, check, write, lose power. Returns what is wrong, empty when nothing is."""
     storage, syncs = place / "storage", place / "syncs"
@@ -226,11 +243,7 @@ def one_round(place: Path, sync: float, count: int, rng: random.Random, options:
         assert child.stdout is not None
         said = child.stdout.readline().strip()
         time.sleep(rng.random() * (0.4 if count == 1 else 3.0))
-        host = psutil.Process(child.pid)
-        processes = [host, *host.children(recursive=True)]
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        processes = end_at_once(psutil.Process(child.pid))
         child.wait()
     if not wait_until(lambda: all(is_zombie(process.pid) for process in processes)):
         return "its processes have not ended"
