@@ -100,18 +100,21 @@ class Rise(NamedTuple):
         """
         import numpy as np  # which a job without batches does not wait for
 
-        before = np.empty_like(stamps)  # the watermark before each row, one by one
-        before[:1] = self.last
-        running = np.maximum.accumulate(stamps[:-1])
-        before[1:] = np.minimum(running, np.minimum(np.maximum(running - self.lag, self.own), self.others))
-        np.subtract(before, before % self.stride, out=before, where=before >= LOWEST + self.stride)
+        rows, earlier = stamps[1:], stamps[:-1]
+        if bool((rows >= earlier).all()):
+            return []
+        running = np.maximum.accumulate(earlier)
+        behind = np.flatnonzero(rows < running)  # no watermark is above any other row
+        highest = running[behind]
+        before = np.minimum(highest, np.minimum(np.maximum(highest - self.lag, self.own), self.others))
+        before = np.where(before >= LOWEST + self.stride, before - before % self.stride, before)
         found: Places = []
         last = self.last
-        for at in np.flatnonzero((stamps < before) & (before > last)).tolist():
-            mark = int(before[at])
+        for place in np.flatnonzero((rows[behind] < before) & (before > last)).tolist():
+            mark = int(before[place])
             if mark > last:
                 last = mark
-                found.append((at, mark))
+                found.append((int(behind[place]) + 1, mark))
         return found
 
 
