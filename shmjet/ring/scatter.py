@@ -30,7 +30,8 @@ _WINDOW: Final = 1 << 16
 """Rows of a batch that are assigned to consumers at a time: it bounds that memory, which then stays in the cache."""
 
 _LEAST_ROWS: Final = 8192
-_MOST_ROWS: Final = 32_768
+_MOST_ROWS: Final = 32_768 + 2_048
+"""A little more than half of a batch of 65,536 rows, so that what two consumers get of one is a batch each."""
 _SHARED_ROWS: Final = 131_072
 """Rows of a full builder lie between the first two: few consumers share the third, because each batch costs the same
 on its way whatever it holds."""
@@ -113,7 +114,7 @@ class BatchScatter:
         table: partition → consumer.
         consumers: how many there are, at most 65,536.
         keys: the columns of the key; several make a composite key, the tuple of their values.
-        rows: of a full builder; None: 8,192, and up to 32,768 where the consumers are few.
+        rows: of a full builder; None: 8,192, and up to 34,816 where the consumers are few.
 
     Raises:
         BatchError: the table is empty or names a consumer that does not exist, there is no key, `rows` is below 1.

@@ -130,7 +130,7 @@ def test_every_width(dtype: str) -> None:
     check([Batch({"key": np.arange(3000) % 100, "v": values})], ("key",), 5, 800)
 
 
-@pytest.mark.parametrize(("consumers", "full"), [(1, 32_768), (2, 32_768), (8, 16_384), (16, 8192), (200, 8192)])
+@pytest.mark.parametrize(("consumers", "full"), [(1, 34_816), (2, 34_816), (8, 16_384), (16, 8192), (200, 8192)])
 def test_few_consumers_get_larger_batches(consumers: int, full: int) -> None:
     scatter = BatchScatter([consumers - 1], consumers, ("key",))
     batch = Batch({"key": np.arange(40_000), "v": np.arange(40_000) / 2})
