@@ -172,6 +172,8 @@ class GroupTable:
     @classmethod
     def restored(cls, regions: tuple[Array, ...], /) -> GroupTable:
         """Make a table of the regions that `__reduce__` gave. Raises ValueError, OSError."""
+    def empty(self) -> bool:
+        """Forget all groups and keep the memory for others; False: the table is being captured, noted or loaded."""
     def capture(self) -> GroupTable:
         """Return a table of what this one holds now, to be read only, whatever is added to this one from now on.
 

@@ -105,6 +105,8 @@ class FrameGroups(FrameStates):
         self._is_in_order = any(each.order is not None for each in aggregates.values())
         self._open = TypedGroups((FRAME, *keys), aggregates)
         self._tables = FrameTables(keys, aggregates)
+        self._learnt: list[tuple[str, Any, bool]] = []
+        """The form of the last own table of a frame whose knowledge of columns the open table has."""
         self._closed_to = -(1 << 63)
         """The end of the last frame that has been closed; the table may have groups up to there, which are dead."""
         self._dead = 0
@@ -140,7 +142,7 @@ class FrameGroups(FrameStates):
         columns, masks = batch.parts()
         hidden = {FRAME: ends, STAMP: stamps} if self._is_in_order else {FRAME: ends}
         batch = Batch.trusted({**hidden, **columns}, dict(masks), batch.num_rows)
-        for part, table in self._tables.apart(batch, ends, distinct, self.ends, self._open.head()):
+        for part, table in self._tables.apart(batch, ends, distinct, self.ends, self._open.head):
             (self._open if table is None else table).add(part)
         self._note(distinct)
         return late
@@ -169,7 +171,7 @@ class FrameGroups(FrameStates):
             ends = states.parts()[0][FRAME]
         if len(ends):
             distinct = np.unique(ends).tolist()
-            for part, table in self._tables.apart(states, ends, distinct, self.ends, self._open.head()):
+            for part, table in self._tables.apart(states, ends, distinct, self.ends, self._open.head):
                 (self._open if table is None else table).merge(part)
             self._note(distinct)
         return late
@@ -236,8 +238,13 @@ class FrameGroups(FrameStates):
     def _forget(self, end: int) -> None:
         """Forget a frame's own table, but what it has learnt of the columns."""
         head = self._tables.remove(end)
-        if head is not None:
+        if head is None:
+            return
+        columns, masks = head.parts()
+        form = [(name, column.dtype, name in masks) for name, column in columns.items()]
+        if form != self._learnt:
             self._open.merge(head)
+            self._learnt = form
 
     def _closing(self, last: int) -> tuple[Positions, Ends]:
         """Return the positions in the table of the groups of the frames up to one, by frame, and the frame of each."""
@@ -326,6 +333,7 @@ class FrameGroups(FrameStates):
         The frames are open, and nothing has been added before.
         """
         self._open = groups
+        self._learnt = []
         self._closed_to = above
         words = groups.key_words(0, 0)
         self._dead = int((words <= above).sum())

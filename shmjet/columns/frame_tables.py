@@ -6,9 +6,9 @@ frames close.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,14 @@ FRAME: Final = "\0frame"
 LEAST_ROWS: Final = 8192
 """Rows that come together, at least, for which a frame gets a table of its own."""
 
-_MOST_TABLES: Final = 16
+_MOST_TABLES: Final = 64
+_SPARE_BYTES: Final = 4 << 20
+"""Of the memory of a table that is kept for the next frame, at most: to ask for it anew costs a third of its use."""
 _MOST_PARTS: Final = 4
 """Frames into which a batch is cut, at most."""
 
 Ends = npt.NDArray[np.int64]
+Head: TypeAlias = Callable[[], Batch | None]
 
 
 class FrameTables:
@@ -42,28 +45,35 @@ class FrameTables:
         self._keys = tuple(keys)
         self._aggregates = dict(aggregates)
         self._tables: dict[int, TypedGroups] = {}
+        self._spare: TypedGroups | None = None
+        """An empty table of a frame that has closed."""
 
     def ends_to(self, last: int | None = None) -> list[int]:
         """Return the ends of the frames that there are, ascending; all, or those up to one."""
         return sorted(end for end in self._tables if last is None or end <= last)
 
     def apart(
-        self, batch: Batch, ends: Ends, distinct: Sequence[int], elsewhere: Container[int], head: Batch | None
+        self, batch: Batch, ends: Ends, distinct: Sequence[int], elsewhere: Container[int], head: Head
     ) -> list[tuple[Batch, TypedGroups | None]]:
         """Return rows with the table that they go to; None: that of many frames.
 
-        A frame gets a table with its first rows, if these are many, or never: all its rows are in one place.
+        A frame gets a table with its first rows, if these are many, or never: all its rows are in one place. In a batch
+        whose rows go on into one more frame, the first rows of this one are few, but as many as before will come.
 
         Args:
             batch: the rows.
             ends: of the frame of each.
             distinct: which there are.
             elsewhere: the ends of frames that have rows already.
-            head: states without rows, for what is known of the columns; None: nothing is.
+            head: gives states without rows, for what is known of the columns; None: nothing is.
         """
-        if head is not None and len(distinct) <= _MOST_PARTS and batch.num_rows >= LEAST_ROWS and self._keys:
+        if len(distinct) <= _MOST_PARTS and batch.num_rows >= LEAST_ROWS and self._keys:
             parts = _parts(batch, ends, distinct)
-            tables = [self._table_of(end, part.num_rows, elsewhere, head) for end, part in parts]
+            tables: list[TypedGroups | None] = []
+            for end, part in parts:
+                goes_on = end == distinct[-1] and bool(tables) and tables[-1] is not None
+                rows = batch.num_rows if goes_on else part.num_rows
+                tables.append(self._table_of(end, rows, elsewhere, head))
             if any(table is not None for table in tables):
                 return [(part, table) for (_, part), table in zip(parts, tables, strict=True)]
             return [(batch, None)]
@@ -76,13 +86,22 @@ class FrameTables:
             found.append((batch.filter(~np.isin(ends, own)), None))
         return found
 
-    def _table_of(self, end: int, rows: int, elsewhere: Container[int], head: Batch) -> TypedGroups | None:
+    def _table_of(self, end: int, rows: int, elsewhere: Container[int], head: Head) -> TypedGroups | None:
         """Return the table of a frame, to which so many rows come; None where it has none and should not have one."""
         table = self._tables.get(end)
-        if table is None and rows >= LEAST_ROWS and len(self._tables) < _MOST_TABLES and end not in elsewhere:
-            table = self._tables[end] = TypedGroups(self._keys, self._aggregates)
-            table.merge(head)
-        return table
+        if table is not None or rows < LEAST_ROWS or len(self._tables) == _MOST_TABLES or end in elsewhere:
+            return table
+        known = head()
+        if known is None:
+            return None
+        made = TypedGroups(self._keys, self._aggregates) if self._spare is None else self._spare
+        try:
+            made.merge(known)
+        except OSError:  # no memory or descriptor for one more
+            return None
+        self._spare = None
+        self._tables[end] = made
+        return made
 
     def states(self, end: int) -> Batch:
         """Return all states of a frame."""
@@ -104,7 +123,10 @@ class FrameTables:
 
     def remove(self, end: int) -> Batch | None:
         """Forget a frame; returns its states without rows, for what it has learnt of the columns."""
-        head = self._tables.pop(end).head()
+        table = self._tables.pop(end)
+        head = table.head()
+        if self._spare is None and table.nbytes <= _SPARE_BYTES and table.empty():
+            self._spare = table
         return None if head is None else framed(head, end)
 
     def captured(self) -> FrameTables:

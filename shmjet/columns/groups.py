@@ -110,6 +110,18 @@ class Groups:
             if aggregate.keeps_rows and aggregate.kept_rows not in self._stores:
                 self._stores[aggregate.kept_rows] = result, self._store(aggregate)
 
+    def empty(self) -> bool:
+        """Forget all groups, but keep the memory and the dtypes for others.
+
+        Returns:
+            False: it could not, because groups keep rows, or are still looked at by a capture; they are as they were.
+        """
+        if self._stores or self._table is None or not self._table.empty():
+            return False
+        self.serial = next(_SERIALS)
+        self._order = None
+        return True
+
     def _store(self, aggregate: Aggregate) -> RowStore:
         name = aggregate.column
         if aggregate.function == "n_unique":

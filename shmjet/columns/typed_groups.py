@@ -75,6 +75,10 @@ class TypedGroups:
         self._plan = self._untyped
         self._groups = Groups(self._keys, self._plan.aggregates, _pairs)
 
+    def empty(self) -> bool:
+        """As `Groups.empty`."""
+        return self._groups.empty()
+
     def __len__(self) -> int:
         return len(self._groups)
 

@@ -276,3 +276,59 @@ def test_groups_that_get_rows_are_noted() -> None:
     assert table.take_updates() is None  # there were too many
     with pytest.raises(ValueError, match="captured"):
         captured_of(table).note_updates(9)
+
+
+def contents(table: GroupTable, fields: int) -> list[list[int]]:
+    return [words(table, field) for field in range(fields)]
+
+
+@pytest.mark.parametrize("first", [3, 1_000, 200_000])
+def test_an_emptied_table_is_as_a_new_one_and_keeps_its_memory(first: int) -> None:
+    rng = np.random.default_rng(first)
+    table = GroupTable("i", [("sum", "i"), ("count", "-"), ("min", "i")])
+    masked = descriptor(np.zeros(first, np.int64), np.zeros(first, np.bool_))
+    table.add([descriptor(np.arange(first) * 7919)], [masked, None, masked], first)
+    taken = table.nbytes
+    for rows in (0, 5, 3_000, 250_000):
+        assert table.empty()
+        assert len(table) == 0
+        keys, values = rng.integers(-rows, rows + 1, rows), rng.integers(-9, 9, rows)
+        fresh = GroupTable("i", [("sum", "i"), ("count", "-"), ("min", "i")])
+        for each in (table, fresh):
+            each.add([descriptor(keys)], [descriptor(values), None, descriptor(values)], rows)
+        assert contents(table, 5) == contents(fresh, 5)
+    assert table.nbytes >= taken
+
+
+def test_an_emptied_table_of_texts_is_as_a_new_one() -> None:
+    table = GroupTable("t", [("max", "t")])
+    texts = Text.of([f"a rather long key {i}" for i in range(2_000)])
+    table.add([column(texts)], [column(texts)], 2_000)
+    assert table.empty()
+    few = Text.of(["another rather long key", "x", "x"])
+    table.add([column(few)], [column(few)], 3)
+    assert len(table) == 2
+    offsets, valid = np.empty(3, np.int64), np.empty(2, np.bool_)
+    table.read_offsets(0, 0, 2, offsets, valid)
+    data = np.empty(int(offsets[-1]), np.uint8)
+    table.read_data(0, 0, 2, data, 0)
+    assert data.tobytes() == b"another rather long keyx"
+
+
+def test_a_table_that_others_look_at_is_not_emptied() -> None:
+    table = sums(range(50_000), [1] * 50_000)
+    captured = table.capture()
+    assert not table.empty()
+    with pytest.raises(ValueError, match="stays as it is"):
+        captured.empty()
+    while captured.copy_on(1_000):
+        pass
+    table.note_updates(9)
+    assert not table.empty()
+    table.take_updates()
+    assert len(table) == 50_000
+    assert table.empty()
+    assert len(captured) == 50_000
+    loaded = GroupTable("i", [("count", "-")])
+    loaded.load([column([1, 2])], [column([3, 4])], 2)
+    assert not loaded.empty()

@@ -493,6 +493,12 @@ static PyObject *table_take_updates(GroupTable *self, PyObject *none) {
     return flags;
 }
 
+static PyObject *table_empty(GroupTable *self, PyObject *none) {
+    (void)none;
+    if (self->captured) return PyErr_SetString(PyExc_ValueError, "a captured GroupTable stays as it is"), NULL;
+    return PyBool_FromLong(group_empty(&self->table));
+}
+
 static PyObject *table_nbytes(GroupTable *self, void *closure) {
     (void)closure;
     uint64_t bytes = 0;
@@ -520,6 +526,8 @@ static PyMethodDef table_methods[] = {
      "note_updates(most) -> None: begin to note which groups rows are added to, until they are more than that"},
     {"take_updates", (PyCFunction)table_take_updates, METH_NOARGS,
      "take_updates() -> bytes | None: of each group 1 if it got a row, and stop; None: not noted, or too many"},
+    {"empty", (PyCFunction)table_empty, METH_NOARGS,
+     "empty() -> bool: forget all groups and keep the memory; False: it is being captured, noted or loaded"},
     {"__reduce__", (PyCFunction)table_reduce, METH_NOARGS, "Copies the contents."},
     {NULL, NULL, 0, NULL},
 };

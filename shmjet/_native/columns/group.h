@@ -144,6 +144,19 @@ static inline uint64_t group_used(const group_table_t *table, int region) {
     }
 }
 
+/* Forgets all groups, and keeps the memory and the directory for others, probably as many. Returns whether it could:
+ * not while others look at them. */
+static inline int group_empty(group_table_t *table) {
+    group_header_t *header = table->memory.header;
+    if (table->capture || table->updated || table->loaded || table->waiting.segments) return 0;
+    memset(table->memory.base[REGION_SLOTS], 0, group_used(table, REGION_SLOTS));
+    memset(table->memory.base[REGION_FILLS], 0, group_used(table, REGION_FILLS));
+    memset(table->near->groups, 0, sizeof table->near->groups);
+    memset(header->may_be_unseen, 0, sizeof header->may_be_unseen);
+    header->groups = header->heap = header->has_null_keys = 0;
+    return 1;
+}
+
 /* Begins to note which rows are written to, until more than `most` of them are. Returns -1 with errno when there is no
  * room. */
 static inline int group_note(group_table_t *table, uint64_t most) {
