@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from shmjet.data.columnar import Columnar
 from shmjet.ring.lane import LaneWriter
 
 
@@ -49,7 +50,8 @@ class UnicastRouter:
 
     Lanes of the same worker come first: no encoding, and the item is still in the cache. Others get items when the
     local lanes are full and either their worker sleeps with an empty lane or nothing could be placed in a whole
-    round, so that a saturated host does not shuffle for nothing and an idle worker is fed at once. Without a local
+    round, so that a saturated host does not shuffle for nothing and an idle worker is fed at once; of batches, a worker
+    that is awake gets one at a time. Without a local
     lane, or with `deal` (fewer producers than workers), items are dealt round robin over all lanes, skipping full
     ones.
     """
@@ -90,7 +92,8 @@ class UnicastRouter:
         if self._pos == len(self._items) or self._spread(self._near):
             return True
         for lane in self._far:
-            if (self._stuck or lane.reader_idle) and self._push(lane, len(self._items) - self._pos):
+            most = self._most_for(lane)
+            if most and self._push(lane, most):
                 return True
             if self._started is not None:
                 return False
@@ -103,6 +106,17 @@ class UnicastRouter:
 
     def flush_buffered(self) -> bool:
         return True
+
+    def _most_for(self, lane: LaneWriter) -> int:
+        """Return how many items a lane to another worker may get now."""
+        left = len(self._items) - self._pos
+        if lane.reader_idle:
+            return left
+        if not self._stuck:
+            return 0
+        if isinstance(self._items[self._pos], Columnar):  # to copy one takes as long as many stages do
+            return 1 if lane.is_empty else 0
+        return left
 
     def _spread(self, lanes: list[LaneWriter]) -> bool:
         """Deal what is left in equal shares, starting behind the lane that got the last one."""

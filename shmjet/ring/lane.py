@@ -31,6 +31,11 @@ class LaneWriter(Protocol):
         ...
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the reader has taken all items that were written."""
+        ...
+
+    @property
     def in_fragments(self) -> bool:
         """Whether a part of an item has been written, so that the same item should be offered here again."""
         ...

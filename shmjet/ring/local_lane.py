@@ -68,6 +68,11 @@ class LocalLane:
         return not self._chunks
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no item is in the lane."""
+        return not self._queued
+
+    @property
     def has_data(self) -> bool:
         """Whether `pull` would return something."""
         return bool(self._chunks)

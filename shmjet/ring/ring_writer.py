@@ -78,6 +78,11 @@ class RingLaneWriter:
         return self.producer.reader_idle
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no item is in the ring."""
+        return self.producer.free_items == self.producer.queue_size
+
+    @property
     def in_fragments(self) -> bool:
         """Whether a part of an item has been written and the rest has to follow."""
         return self._fragments.begun or (self._batches is not None and self._batches.in_pieces)

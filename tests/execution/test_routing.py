@@ -23,7 +23,9 @@ from shmjet.core import (
 )
 from shmjet.core.keys import PartitionCount
 from shmjet.core.latency_policy import THROUGHPUT
+from shmjet.data.batch import Batch
 from shmjet.execution.outbound_edge import make_router
+from shmjet.execution.routers import UnicastRouter
 from shmjet.processors.general.emission import Emission
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
@@ -209,6 +211,7 @@ class Spoiling:
         self._rng = rng
         self.is_local = is_local
         self.reader_idle = not is_local
+        self.is_empty = True
         self.got: list[Any] = []
 
     def push(self, items: list[Any], start: int = 0) -> int:
@@ -263,11 +266,12 @@ def test_no_router_reads_a_list_that_it_has_given_away(route: str, members: int)
 class Choosy:
     """A lane that takes so many items, and no more until it is given more room."""
 
-    is_local = True
     reader_idle = in_fragments = False
+    is_empty = True
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, *, is_local: bool = True) -> None:
         self.room = room
+        self.is_local = is_local
         self.got: list[Any] = []
 
     def push(self, items: list[Any], start: int = 0) -> int:
@@ -277,6 +281,28 @@ class Choosy:
         return count
 
     give = push
+
+
+def test_a_worker_that_is_awake_gets_batches_one_at_a_time_and_only_while_the_own_ones_are_full() -> None:
+    near, far = Choosy(2), Choosy(9, is_local=False)
+    router = UnicastRouter([near, far], deal=False)
+    batches = [Batch({"n": [n]}) for n in range(6)]
+    router.start(list(batches))
+    assert [router.flush() for _ in range(3)] == [False] * 3
+    assert (near.got, far.got) == (batches[:2], batches[2:3])
+    far.is_empty = False
+    assert not router.flush()
+    assert not router.flush()
+    assert far.got == batches[2:3]
+    near.room = 1
+    router.flush()
+    far.is_empty = True
+    router.flush()
+    router.flush()
+    assert (near.got, far.got) == ([*batches[:2], batches[3]], [batches[2], batches[4]])
+    far.reader_idle = True
+    assert router.flush()
+    assert far.got == [batches[2], *batches[4:]]
 
 
 def fanout_over(lanes: list[Choosy], each: int) -> Any:
