@@ -24,7 +24,7 @@ from shmjet.core.saving import capture, captures, saves_at_end
 from shmjet.data.marks import Barrier
 from shmjet.execution.lasting_pieces import NOTHING
 from shmjet.execution.snapshot_orders import Place, SnapshotOrders
-from shmjet.execution.snapshot_writer import ProcessorEntries
+from shmjet.execution.snapshot_writer import PIECE_BYTES, ProcessorEntries, column_bytes
 from shmjet.execution.state_partitions import StatePartitions
 from shmjet.execution.tasklet_state import State
 from shmjet.snapshots.chunk import Entry
@@ -313,7 +313,7 @@ class SnapshotSteps:
             entries = outbox.end_saving(bool(complete))
             return complete
 
-        overdue, outbox.overdue = outbox.overdue, self._slice_is_over
+        overdue, outbox.overdue = outbox.overdue, self._has_offered_enough
         self._begin_slice()
         try:
             return self._tasklet.timed("save_to_snapshot()", save), entries
@@ -326,6 +326,10 @@ class SnapshotSteps:
 
     def _slice_is_over(self) -> bool:
         return self._tasklet.clock() > self._slice_ns
+
+    def _has_offered_enough(self) -> bool:
+        """Whether the slice is over; in the background, what is offered in one is also written in one."""
+        return self._slice_is_over() or (self._is_captured and column_bytes(self._tasklet.outbox.saved) >= PIECE_BYTES)
 
     def _prepare(self) -> None:
         if self._tasklet.timed("snapshot_commit_prepare()", self._processor.snapshot_commit_prepare):

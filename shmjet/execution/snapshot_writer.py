@@ -24,7 +24,7 @@ _CHUNK, _LASTING = ".chunk", "lasting"
 
 _FEW_ENTRIES = 2048
 """Up to so many entries of a processor make one piece, if they are not large."""
-_PIECE_BYTES = 256 << 10
+PIECE_BYTES = 256 << 10
 """About so many bytes has a piece where there are many entries."""
 _LEAST_ENTRIES, _FIRST_ENTRIES, _MOST_ENTRIES = 16, 256, 2048
 """Entries of a piece: at least, before it is known how large they are, and at most."""
@@ -147,7 +147,7 @@ class ProcessorEntries:
         for place, share in enumerate(shares):
             self._keep(OWNED - place if by_owner else place, share)
         self._column_bytes += columns
-        if self._column_bytes >= _PIECE_BYTES:
+        if self._column_bytes >= PIECE_BYTES:
             self._column_bytes = 0
             self._full.update(self._waiting)
             self._are_others_full = bool(self._broadcast or self._own_rows)
@@ -266,7 +266,7 @@ class ProcessorEntries:
             together = [entry for share in waiting.values() for entry in share]
             head = SEVERAL, 0, SCHEME_NONE
         # An entry by itself is written whatever its size: it would be encoded twice, and may be most of the state.
-        piece = self._writer.write(together, *head, most=None if len(together) == 1 else _PIECE_BYTES)
+        piece = self._writer.write(together, *head, most=None if len(together) == 1 else PIECE_BYTES)
         if piece is not None:
             self.pieces.append(piece)
         elif self._writer.error is None:
@@ -286,7 +286,7 @@ class ProcessorEntries:
             del waiting[-most:]
         piece = self._write(entries, *self._head(partition))
         if piece is not None:
-            fitting = _PIECE_BYTES * len(entries) // piece.size
+            fitting = PIECE_BYTES * len(entries) // piece.size
             if partition <= OWNED and piece.size >= _LARGE_ENTRY * len(entries):
                 self._begin_to_go_by_partition()
             least = 1 if self._go_by_partition else _LEAST_ENTRIES
