@@ -1,9 +1,9 @@
-"""Pieces of partitions as they are sent: encoded together, about a megabyte at once."""
+"""Pieces of partitions as they are sent: encoded together, a megabyte or less at once."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -18,13 +18,13 @@ decode_parcel = msgpack_decoder(list[Piece]).decode
 """Returns the pieces of a parcel."""
 
 
-def parcels(pieces: Iterable[Piece]) -> Iterator[bytearray]:
-    """Yield pieces as an encoded list, about a megabyte at once."""
+def parcels(pieces: Iterable[Piece], piece_bytes: Callable[[], int] = lambda: PIECE_BYTES) -> Iterator[bytearray]:
+    """Yield pieces as encoded lists, about as many bytes at once as `piece_bytes` says each time."""
     parcel, count = bytearray(_ARRAY.size), 0
     for piece in pieces:
         _encode_into(piece, parcel, -1)
         count += 1
-        if len(parcel) >= PIECE_BYTES:
+        if len(parcel) >= piece_bytes():
             yield _closed(parcel, count)
             parcel, count = bytearray(_ARRAY.size), 0
     if count:

@@ -1,4 +1,4 @@
-"""Partitions as they go from one store to another: all that they hold, in pieces of about a megabyte.
+"""Partitions as they go from one store to another: all that they hold, in pieces of a megabyte or less.
 
 A piece is as the partition was when it was read. So all pieces of a closed partition are right together; those of
 a partition that is written to are when all changes since the first piece have been taken, too (`change_log`). Times are
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,7 +41,7 @@ from shmjet.grid.times import now
 
 PIECE_BYTES = 1 << 20
 _PORTION = 2048
-"""Entries that are read, or written, in one transaction."""
+"""Entries that are read, or written, in one transaction; fewer where pieces are smaller than `PIECE_BYTES`."""
 _DROPPED = 512
 """Entries that are removed in one transaction: one by one, while writers of other partitions wait."""
 _CHUNK, _LARGE_BYTES = 64, 1 << 12
@@ -49,6 +49,18 @@ _CHUNK, _LARGE_BYTES = 64, 1 << 12
 
 
 _value: Any = itemgetter(1)
+
+
+class Portion(NamedTuple):
+    """What is read, written or removed in one transaction, about."""
+
+    size: int
+    """Bytes."""
+    entries: int
+
+
+def _whole() -> Portion:
+    return Portion(PIECE_BYTES, _PORTION)
 
 
 class _Piece(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -115,10 +127,19 @@ class PartitionCopy:
 
     Args:
         store: the store.
+        piece_bytes: asked for each step: how many bytes it should be about.
     """
 
-    def __init__(self, store: Opened) -> None:
+    def __init__(self, store: Opened, piece_bytes: Callable[[], int] = lambda: PIECE_BYTES) -> None:
         self._store = store
+        self._piece_bytes = piece_bytes
+
+    def _portion(self) -> Portion:
+        size = self._piece_bytes()
+        return Portion(size, max(1, _PORTION * size // PIECE_BYTES))
+
+    def _to_be_dropped(self) -> Portion:
+        return Portion(PIECE_BYTES, max(1, _DROPPED * self._piece_bytes() // PIECE_BYTES))
 
     # -- from here ----------------------------------------------------------------------------------------------
 
@@ -138,7 +159,7 @@ class PartitionCopy:
             for kind in BY_PARTITION:
                 for partition in partitions:
                     head = kind + PARTITION.pack(partition)
-                    for portion in portions_behind(env, head):
+                    for portion in portions_behind(env, head, self._portion):
                         yield Records(index, [(head + tail, data) for tail, data in portion])
         for name in self._files(partitions):
             yield from self.file(name)
@@ -158,7 +179,7 @@ class PartitionCopy:
         prefix, record = found[:4], Record.unpack(found)
         if is_home_of(self._store, record_key):
             if self._home(index, record_key) in partitions:
-                for portion in portions_behind(env, prefix):
+                for portion in portions_behind(env, prefix, self._portion):
                     yield Entries(index, record_key, record.flags | _flags(env, record_key), now(), portion)
                 yield from self._of_journal(index, record_key, prefix, record)
             return
@@ -167,10 +188,11 @@ class PartitionCopy:
         size = 0
         for first, last in _runs([partition for partition in partitions if partition % count == index], count):
             low, high = prefix + PARTITION.pack(first), _behind(prefix + PARTITION.pack(last))
-            for portion in portions_between(env, low, high, len(prefix)):
+            for portion in portions_between(env, low, high, len(prefix), self._portion):
                 found_so_far += portion
                 size += _size_of(portion)
-                if size >= PIECE_BYTES or len(found_so_far) >= _PORTION:
+                most = self._portion()
+                if size >= most.size or len(found_so_far) >= most.entries:
                     flags |= _flags(env, record_key)
                     yield Entries(index, record_key, flags, now(), found_so_far)
                     found_so_far, size = [], 0
@@ -189,7 +211,7 @@ class PartitionCopy:
             }
         sequences = {partition: (size.following, size.oldest) for partition, size in sizes.items()}
         yield Events(index, record_key, now(), identity, [], sequences)
-        for portion in portions_behind(env, log):
+        for portion in portions_behind(env, log, self._portion):
             yield Events(index, record_key, now(), identity, portion, {})
 
     def _of_list(self, index: int, record_key: bytes) -> Iterator[Piece]:
@@ -198,7 +220,7 @@ class PartitionCopy:
             found = txn.get(record_key)
         if found is not None:
             record = Record.unpack(found)
-            for portion in portions_behind(env, found[:4]):
+            for portion in portions_behind(env, found[:4], self._portion):
                 yield Blocks(index, record_key, record.flags | _flags(env, record_key), record.size, portion)
 
     def file(self, name: bytes) -> Iterator[Piece]:
@@ -209,7 +231,7 @@ class PartitionCopy:
             return
         with file:
             offset = 0
-            while data := file.read(PIECE_BYTES):
+            while data := file.read(self._piece_bytes()):
                 yield File(name, offset, data)
                 offset += len(data)
 
@@ -337,7 +359,7 @@ class PartitionCopy:
 
         def work(changes: Changes) -> None:  # again from the same partition on where there was no room for it
             nonlocal done
-            done, most = begun, _DROPPED
+            done, most = begun, self._to_be_dropped().entries
             while done < len(some) and (most := most - changes.remove_some(some[done], most)):
                 done += 1
 
@@ -348,7 +370,7 @@ class PartitionCopy:
 
     def _delete(self, env: Environment, head: bytes) -> Iterator[None]:
         """Delete all records of the catalogue under keys that begin with `head`."""
-        for portion in portions_behind(env, head, _DROPPED):
+        for portion in portions_behind(env, head, self._to_be_dropped):
 
             def work(txn: Transaction, portion: list[Entry] = portion) -> None:
                 recorder = self._store.recorder(txn, env)
@@ -394,13 +416,13 @@ def _flags(env: Environment, record_key: bytes) -> int:
     return 0 if found is None else Record.unpack(found).flags
 
 
-def portions_behind(env: Environment, head: bytes, most: int = _PORTION) -> Iterator[list[Entry]]:
+def portions_behind(env: Environment, head: bytes, most: Callable[[], Portion] = _whole) -> Iterator[list[Entry]]:
     """Yield what is stored under keys that begin with `head`, without it, a transaction each."""
     return portions_between(env, head, _behind(head), len(head), most)
 
 
 def portions_between(
-    env: Environment, low: bytes, high: bytes, cut: int, most: int = _PORTION
+    env: Environment, low: bytes, high: bytes, cut: int, most: Callable[[], Portion] = _whole
 ) -> Iterator[list[Entry]]:
     """Yield what is stored under keys from `low` on and below `high`, a transaction each.
 
@@ -408,15 +430,16 @@ def portions_between(
         env: where.
         low, high: bounds.
         cut: so many bytes of each key are left out.
-        most: entries of one transaction, about.
+        most: asked for each transaction.
     """
     is_first = True
     while True:
         found: list[Entry] = []
+        portion = most()
         with env.begin() as txn, txn.cursor() as cursor:
             if cursor.set_range(low) and (is_first or cursor.key() != low or cursor.next()):
                 entries, size, chunk = cursor.iternext(), 0, 1
-                while size < PIECE_BYTES and len(found) < most:
+                while size < portion.size and len(found) < portion.entries:
                     some = list(islice(entries, chunk))
                     if not some:
                         break

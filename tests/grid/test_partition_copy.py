@@ -75,6 +75,27 @@ def test_a_copy_has_the_entries_of_its_partitions_and_no_others(grid: Grid, size
         assert copied(grid, partitions) == there
 
 
+def test_pieces_are_as_small_as_is_asked_for_at_each_step(grid: Grid) -> None:
+    entries, chance = fill(grid, [900] * 20), random.Random(8)
+    asked: list[int] = []
+
+    def piece_bytes() -> int:
+        asked.append(PIECE_BYTES if chance.random() < 0.1 else PIECE_BYTES // 16)
+        return asked[-1]
+
+    copy = PartitionCopy(grid.opened, piece_bytes)
+    sent = list(parcels(copy.pieces(range(COUNT)), piece_bytes))
+    found = [entry for parcel in sent for piece in decode_parcel(parcel) for entry in piece.entries]  # type: ignore[union-attr]
+    assert len(found) == len(entries)
+    assert dict(found) == entries
+    small = [len(parcel) for parcel in sent if len(parcel) < PIECE_BYTES // 8]
+    assert len(small) > len(sent) // 2
+    before = grid.opened.environment(0).announced[0]
+    copy.drop(range(COUNT))
+    assert grid.opened.environment(0).announced[0] - before > len(entries) // 2 // 512
+    assert copied(grid, list(range(COUNT))) == {}
+
+
 def _delete(key: bytes, txn: Transaction) -> None:
     txn.delete(key)
 

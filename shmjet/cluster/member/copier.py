@@ -8,17 +8,19 @@ which are told of the rest. The partitions stay open all the time. Must not know
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from shmjet.cluster.member.copy_stream import CopyFailed, CopyStream
+from shmjet.cluster.member.local_partitions import LocalPartitions
 from shmjet.cluster.membership.peer_messages import CopyPartitions
 from shmjet.cluster.partitions.table import PartitionTable
-from shmjet.grid.change_log import note_changes
+from shmjet.grid.change_log import READ_BYTES, note_changes
 from shmjet.grid.parcels import parcels
-from shmjet.grid.partition_copy import Classes, PartitionCopy, Piece
+from shmjet.grid.partition_copy import Classes, Piece
 from shmjet.grid.replica import Term
 from shmjet.grid.shipping import ALL, Batch, Shipping
 from shmjet.grid.store import Opened
@@ -30,6 +32,8 @@ _FEW_BYTES = 1 << 16
 """Of changes: so many may be left when the other member joins the backups."""
 _ROUNDS = 100
 """How often changes are sent before that, however many are left."""
+_PATIENT_ROUNDS = 30
+"""How often a few of them are sent, with pauses, while others write: who writes much is not caught up with so."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -63,9 +67,8 @@ class Copier:
 
     Args:
         network: of the member.
-        store: of the member.
+        here: the partitions of the member.
         shipping: knows what has changed.
-        do: calls something that blocks.
         stream: leads to the other member.
         epoch: of the view.
         uuid: the other member.
@@ -75,19 +78,19 @@ class Copier:
     def __init__(
         self,
         network: NetworkOfCopier,
-        store: Opened,
+        here: LocalPartitions,
         shipping: Shipping,
-        do: Callable[[Callable[[], Any]], Awaitable[Any]],
         stream: CopyStream,
         epoch: int,
         uuid: str,
         partitions: Collection[int],
     ) -> None:
         self._network = network
-        self._store = store
-        self._copy = PartitionCopy(store)
+        self._store: Opened = here.store()
+        self._copy = here.copy()
+        self._do = here.do
+        self._others = here.other_writes
         self._shipping = shipping
-        self._do = do
         self._stream = stream
         self._epoch = epoch
         self._uuid = uuid
@@ -112,11 +115,15 @@ class Copier:
             await self._send(_encode([await self._do(self._copy.classes)]))
         await self._send_pieces(self._copy.pieces(some))
         await self._send(terms=terms, numbers=numbers)
-        for _ in range(_ROUNDS):
-            size = await self._send_changes()
+        for number in range(_ROUNDS):
+            began = time.monotonic()
+            is_patient = number < _PATIENT_ROUNDS
+            size = await self._send_changes(self._others.piece_bytes() if is_patient else READ_BYTES)
             await self._stream.finish()
             if size < _FEW_BYTES:
                 break
+            if is_patient:
+                await self._others.give_way(time.monotonic() - began)
 
     def join(self) -> None:
         """Have the other member be told of what has changed since as backups are; it has taken everything before."""
@@ -131,9 +138,9 @@ class Copier:
         environments, some = self._store.environments, self._partitions
         await self._do(lambda: note_changes(environments, some, are_copied=False))
 
-    async def _send_changes(self) -> int:
-        """Send changes, about a megabyte, and return of how many bytes they are."""
-        batch = self._shipping.changes_since(self._uuid)
+    async def _send_changes(self, limit: int) -> int:
+        """Send changes, of about so many bytes at most, and return of how many bytes they are."""
+        batch = self._shipping.changes_since(self._uuid, limit)
         while batch is not None and not await self._send_files(batch):
             batch = self._shipping.changes_since(self._uuid, ALL)
         if batch is None:
@@ -153,12 +160,17 @@ class Copier:
 
     async def _send_pieces(self, pieces: Iterable[Piece]) -> bool:
         """Send pieces, and read the next ones meanwhile; False where there are none."""
-        found, some = False, parcels(pieces)
+        found, some = False, parcels(pieces, self._others.piece_bytes)
         reading = self._read(some)
         try:
+            began = time.monotonic()
             while (parcel := await reading) is not None:
                 found, reading = True, self._read(some)
                 await self._send(parcel)
+                if self._others.are_there():
+                    await asyncio.wait({reading})
+                    await self._others.give_way(time.monotonic() - began)
+                began = time.monotonic()
         finally:
             await asyncio.wait({reading})
             if not reading.cancelled():

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from shmjet.cluster.member.other_writes import OtherWrites
 from shmjet.cluster.member.partitions_on_disk import new_lineage
 from shmjet.cluster.member.replicator import Replicator
 from shmjet.grid import Grid
+from shmjet.grid.commit_counters import COMMITTED
 from shmjet.grid.ownership import close_partitions, count_backups, open_partitions
 from shmjet.grid.partition_copy import PartitionCopy
 
@@ -51,6 +55,7 @@ class LocalPartitions:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="shmjet-keeper")
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="shmjet-opening")
         self._dropping = asyncio.Lock()
+        self.other_writes = OtherWrites(self._committed)
         self._forgotten = 0
         self._counts: dict[int, int] = {}
         """How many backups the store knows of for the open ones."""
@@ -69,14 +74,20 @@ class LocalPartitions:
 
     def copy(self) -> PartitionCopy:
         """Return what reads, stores and removes partitions."""
-        return PartitionCopy(self.store())
+        return PartitionCopy(self.store(), self.other_writes.piece_bytes)
+
+    def _committed(self) -> int:
+        return 0 if self._grid is None else sum(env.announced[COMMITTED] for env in self._grid.opened.environments)
 
     async def do(self, work: Callable[[], Result]) -> Result:
-        """Do something that blocks; one thing at a time."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        """Do something that blocks; one thing at a time. What it commits is not taken for a write of others."""
+        return await self._do_in(self._thread, work)
 
     async def _open_or_close(self, work: Callable[[], None]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._opening, work)
+        await self._do_in(self._opening, work)
+
+    async def _do_in(self, thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(thread, partial(self.other_writes.apart_from, work))
 
     async def open_up(self, partitions: Collection[int], rows: Callable[[], Mapping[int, Collection[str]]]) -> None:
         """Open partitions; such of which nothing is here, or not all, begin empty.
@@ -145,9 +156,12 @@ class LocalPartitions:
             async with replicator.taking:  # what comes after this is refused
                 replicator.replica.forget(some)
             steps = self.copy().drop_by_steps(some)
+            began = time.monotonic()
             while await self.do(lambda: next(steps, _END)) is not _END:
+                await self.other_writes.give_way(time.monotonic() - began)
                 if not is_right():
                     return
+                began = time.monotonic()
             self.stored -= some
 
     def forget(self) -> None:

@@ -125,7 +125,7 @@ class PartitionMover:
         self.being_copied = frozenset(batch)
         async with self._sender.stream(uuid, line) as stream:
             shipping = self._replicator.shipping
-            copier = Copier(self._network, here.store(), shipping, here.do, stream, epoch, uuid, batch)
+            copier = Copier(self._network, here, shipping, stream, epoch, uuid, batch)
             try:
                 await copier.begin(terms, with_classes=uuid not in self.has_classes)
                 self.has_classes.add(uuid)
