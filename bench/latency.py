@@ -46,10 +46,10 @@ from shmjet import (
     aggregate_ops,
     between,
     column,
-    sinks,
     sources,
     tumbling,
 )
+from shmjet.pipeline import SinkDef
 
 WARM_UP_S = 2.0
 BATCH_RATE = 1_000_000
@@ -62,14 +62,25 @@ def item(sequence: int, timestamp: int, rate: int) -> tuple[int, int]:
     return sequence, start * 1_000_000 + sequence * 10**9 // rate
 
 
+class Noted(Processor):
+    """Notes how late each item is, on a worker as all else, as Bytewax's sinks run."""
+
+    def __init__(self, folder: str, begin_ns: int, due: Callable[[Any], int]) -> None:
+        self._latencies = Latencies(folder, begin_ns)
+        self._due = due
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        note, due = self._latencies.note, self._due
+        for item in inbox.take():
+            note(due(item))
+
+    def close(self) -> None:
+        self._latencies.write()
+
+
 def noted(folder: str, begin_ns: int, due: Callable[[Any], int]) -> Any:
     """A sink that notes how late what comes is."""
-    return (
-        sinks.builder("noted", lambda context: Latencies(folder, begin_ns))
-        .receive_fn(lambda latencies, result: latencies.note(due(result)))
-        .destroy_fn(lambda latencies: latencies.write())
-        .build()
-    )
+    return SinkDef("noted", lambda: Noted(folder, begin_ns, due), 1)
 
 
 def items(folder: str, begin_ns: int, rate: int, *, windows: bool) -> Pipeline:
@@ -135,7 +146,7 @@ def measured(jet: JetInstance, make: Callable[[str, int], Any], seconds: float, 
         deadline = time.monotonic() + 10
         while not execution.done() and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(0.2)  # destroy_fn and close come with the end
+        time.sleep(0.2)  # close comes with the end
         return read(Path(folder))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shmjet import sinks, sources
 from shmjet.aggregate_ops import counting, max_by, summing, to_list
 from shmjet.core.windows import session, sliding, tumbling
 from shmjet.data.errors import PlanError
@@ -92,6 +93,44 @@ def test_windows_of_everything_are_made_in_two_stages() -> None:
         WindowResult(start, start + 2000, sum(n for t, _, n in EVENTS if start <= t < start + 2000))
         for start in (0, 2000, 4000)
     ]
+
+
+def test_a_window_by_key_from_one_processor_to_one_has_one_stage() -> None:
+    def windows(rate: float = 1000) -> StreamStage[Any]:
+        stream = Pipeline().read_from(sources.item_stream(rate)).with_native_timestamps().map(lambda event: event)
+        return stream.grouping_key(USER).window(tumbling(2)).aggregate(summing(NUMBER))
+
+    def explained_to(sink: Any, stage: StreamStage[Any]) -> str:
+        stage.write_to(sink)
+        return stage.pipeline.explain()
+
+    one = explained_to(sinks.collect(), windows())
+    assert "window (1)  → isolated" in one
+    assert "one stage: items come from one processor, and results go to one" in one
+    two = [
+        explained_to(sinks.collect(), windows().set_local_parallelism(2)),
+        explained_to(sinks.collect(), windows(10**6)),
+        explained_to(sinks.collect(), windows().map(str)),  # which all workers share
+        explained_to(sinks.noop(), windows()),
+    ]
+    assert all("two stages" in plan for plan in two)
+
+
+@pytest.mark.parametrize("op", [counting(), summing(NUMBER), max_by(NUMBER)], ids=["count", "sum", "max"])
+@pytest.mark.parametrize("slide", [2000, 500])
+def test_one_stage_and_two_give_the_same_results(op: Any, slide: int) -> None:
+    found = [
+        results_of(
+            EVENTS,
+            lambda s, made=made: made(s.window(sliding(2, slide / 1000)).grouping_key(USER).aggregate(op)),  # type: ignore[misc]
+            TIME,
+            lag=60,
+            parallelism=1,
+        )
+        for made in (lambda s: s, lambda s: s.set_local_parallelism(2))
+    ]
+    assert sorted(map(repr, found[0])) == sorted(map(repr, found[1]))
+    assert found[0]
 
 
 def explained(stage: StreamStage[Any]) -> str:

@@ -1,11 +1,14 @@
 """Rules for windows: in one stage or in two, by key or all together.
 
 What a rule is: see `item_rules`. Two stages as in Jet: where accumulators combine, there are no early results, and the
-items have not been spread by the key on purpose; sessions have one.
+items have not been spread by the key on purpose; sessions have one. Unlike there, a window by key over a stream of one
+processor on each member, from which one sink on each member gets all results, has one stage on one processor, too: a
+second one would wake another worker for each window, which takes half of the time that a result is under way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -16,12 +19,8 @@ from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.keys import identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PlannedVertex
 from shmjet.pipeline.planner.outputs import LATE, TIMED, Feed, Output, partitioned_by
-from shmjet.processors import (
-    accumulate_by_frame,
-    aggregate_to_session_window,
-    aggregate_to_sliding_window,
-    combine_to_sliding_window,
-)
+from shmjet.processors import accumulate_by_frame, combine_to_sliding_window
+from shmjet.processors.time.windows import session_windows, sliding_windows
 
 KEY = attrgetter("key")
 """The key of a `KeyedWindowResult`."""
@@ -42,11 +41,13 @@ def plan_window(draft: Draft, node: t.Node, transform: t.Window) -> Output:
         why = "items of equal keys are together already"
     elif spread:
         why = "the items have been spread by this key on purpose"
+    parallelism = node.parallelism
+    if not why and parallelism == -1 and node.id in draft.graph.endless and _is_on_one_way(draft, node, inputs):
+        parallelism, why = 1, "items come from one processor, and results go to one"
     if not why:
         return _two_stages(draft, node, transform, inputs)
-    vertex = draft.vertex(
-        node.name, _supplier(transform), node.parallelism, node, f"{_told(transform)}; one stage: {why}"
-    )
+    why = f"{_told(transform)}; one stage: {why}"
+    vertex = draft.vertex(node.name, _supplier(draft, node, transform), parallelism, node, why)
     if lying is not None:
         adopt(vertex, inputs[0].feeds[0].vertex)
     ordinal = 0
@@ -62,7 +63,7 @@ def _all_together(draft: Draft, node: t.Node, transform: t.Window, inputs: list[
     why = _why_one_stage(transform)
     if why:
         why = f"{_told(transform)}; one stage on one processor: {why}"
-        vertex = draft.vertex(node.name, _supplier(transform), 1, node, why)
+        vertex = draft.vertex(node.name, _supplier(draft, node, transform), 1, node, why)
         ordinal = 0
         for output in inputs:
             draft.wires.to_one(output, vertex, "everything is one group", ordinal, absorbed=True)
@@ -88,12 +89,12 @@ def _two_stages(draft: Draft, node: t.Node, transform: t.Window, inputs: list[Ou
     if not keyed:
         vertex = draft.vertex(f"{node.name}-combine", supplier, 1, node, f"{_told(transform)}; one processor combines")
         draft.wires.to_one(frames, vertex, "one accumulator from each processor for each slide", absorbed=True)
-        return _output(draft, node, vertex, first, None, timed)
+        return _output(draft, node, vertex, first, None)
     vertex = draft.vertex(
         f"{node.name}-combine", supplier, node.parallelism, node, f"{_told(transform)}; combines what each key has"
     )
     draft.wires.by_key(frames, vertex, KEY, partitioned_by(KEY), absorbed=True)
-    return _output(draft, node, vertex, first, None if make else partitioned_by(KEY), timed)
+    return _output(draft, node, vertex, first, None if make else partitioned_by(KEY))
 
 
 def _output(
@@ -102,11 +103,19 @@ def _output(
     vertex: PlannedVertex,
     first: PlannedVertex,
     lie: Partitioning | None,
-    timed: bool = True,
 ) -> Output:
     """Return the results, and note where late items come out."""
+    timed = draft.graph.times.carries(node)
     draft.late[node.id] = Output((Feed(first, time=TIMED, side=LATE),))
     return Output((Feed(vertex, lie, time=TIMED if timed else None),))
+
+
+def _is_on_one_way(draft: Draft, node: t.Node, inputs: Iterable[Output]) -> bool:
+    """Say whether what comes in and what goes out goes through one processor on each member."""
+    return all(feed.vertex.parallelism == 1 for output in inputs for feed in output.feeds) and all(
+        isinstance(consumer.transform, t.Sink) and consumer.transform.sink.parallelism == 1
+        for consumer in draft.graph.results_of(node)
+    )
 
 
 def _why_one_stage(transform: t.Window) -> str:
@@ -120,13 +129,18 @@ def _why_one_stage(transform: t.Window) -> str:
     return ""
 
 
-def _supplier(transform: t.Window) -> Any:
+def _supplier(draft: Draft, node: t.Node, transform: t.Window) -> Any:
     """Return the supplier of the one stage."""
-    definition, options = transform.definition, _options(transform)
-    results: Any = {"early_results": transform.early_results / 1000, "map_to_output": transform.make_result}
+    definition, op = transform.definition, transform.op
+    options: dict[str, Any] = {
+        **_options(transform),
+        "early_results": transform.early_results / 1000,
+        "map_to_output": transform.make_result,
+        "are_results_timed": draft.graph.times.carries(node),
+    }
     if isinstance(definition, SessionWindow):
-        return aggregate_to_session_window(_keys(transform), None, definition, transform.op, **results, **options)
-    return aggregate_to_sliding_window(_keys(transform), None, definition, transform.op, **results, **options)
+        return session_windows(_keys(transform), None, definition, op, **options)
+    return sliding_windows(_keys(transform), None, definition, op, **options)
 
 
 def _options(transform: t.Window) -> dict[str, Any]:
