@@ -40,10 +40,10 @@ from shmjet.grid.store import Opened
 from shmjet.grid.times import now
 
 PIECE_BYTES = 1 << 20
-_PORTION = 2048
-"""Entries that are read, or written, in one transaction; fewer where pieces are smaller than `PIECE_BYTES`."""
-_DROPPED = 512
-"""Entries that are removed in one transaction: one by one, while writers of other partitions wait."""
+_PORTION, _SMALL_PORTION = 2048, 512
+"""Entries that are read, or written, in one transaction: at most, and where pieces are smaller than `PIECE_BYTES`."""
+_DROPPED, _FEW_DROPPED = 512, 128
+"""Entries that are removed in one transaction, one by one, while writers of other partitions wait."""
 _CHUNK, _LARGE_BYTES = 64, 1 << 12
 """So many entries are read at once, unless they are large: then none is read that is behind the last one."""
 
@@ -136,10 +136,10 @@ class PartitionCopy:
 
     def _portion(self) -> Portion:
         size = self._piece_bytes()
-        return Portion(size, max(1, _PORTION * size // PIECE_BYTES))
+        return Portion(size, _PORTION if size == PIECE_BYTES else _SMALL_PORTION)
 
     def _to_be_dropped(self) -> Portion:
-        return Portion(PIECE_BYTES, max(1, _DROPPED * self._piece_bytes() // PIECE_BYTES))
+        return Portion(PIECE_BYTES, _DROPPED if self._piece_bytes() == PIECE_BYTES else _FEW_DROPPED)
 
     # -- from here ----------------------------------------------------------------------------------------------
 

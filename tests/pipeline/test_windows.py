@@ -100,18 +100,24 @@ def test_a_window_by_key_from_one_processor_to_one_has_one_stage() -> None:
         stream = Pipeline().read_from(sources.item_stream(rate)).with_native_timestamps().map(lambda event: event)
         return stream.grouping_key(USER).window(tumbling(2)).aggregate(summing(NUMBER))
 
-    def explained_to(sink: Any, stage: StreamStage[Any]) -> str:
-        stage.write_to(sink)
+    def explained_to(sink: Any, stage: StreamStage[Any], parallelism: int = -1) -> str:
+        written = stage.write_to(sink)
+        if parallelism > 0:
+            written.set_local_parallelism(parallelism)
         return stage.pipeline.explain()
 
     one = explained_to(sinks.collect(), windows())
     assert "window (1)  → isolated" in one
     assert "one stage: items come from one processor, and results go to one" in one
+    noting = sinks.builder("noting", lambda context: []).receive_fn(list.append).build()
+    assert "one stage" in explained_to(noting, windows())
+    assert "one stage" in explained_to(sinks.noop(), windows(), 1)
     two = [
         explained_to(sinks.collect(), windows().set_local_parallelism(2)),
         explained_to(sinks.collect(), windows(10**6)),
         explained_to(sinks.collect(), windows().map(str)),  # which all workers share
         explained_to(sinks.noop(), windows()),
+        explained_to(noting, windows(), 3),
     ]
     assert all("two stages" in plan for plan in two)
 

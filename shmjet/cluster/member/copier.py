@@ -20,7 +20,7 @@ from shmjet.cluster.membership.peer_messages import CopyPartitions
 from shmjet.cluster.partitions.table import PartitionTable
 from shmjet.grid.change_log import READ_BYTES, note_changes
 from shmjet.grid.parcels import parcels
-from shmjet.grid.partition_copy import Classes, Piece
+from shmjet.grid.partition_copy import PIECE_BYTES, Classes, PartitionCopy, Piece
 from shmjet.grid.replica import Term
 from shmjet.grid.shipping import ALL, Batch, Shipping
 from shmjet.grid.store import Opened
@@ -73,6 +73,7 @@ class Copier:
         epoch: of the view.
         uuid: the other member.
         partitions: which ones.
+        gives_way: whether writes of others go first: not where a partition lacks a backup until it is copied.
     """
 
     def __init__(
@@ -84,12 +85,14 @@ class Copier:
         epoch: int,
         uuid: str,
         partitions: Collection[int],
+        *,
+        gives_way: bool,
     ) -> None:
         self._network = network
         self._store: Opened = here.store()
-        self._copy = here.copy()
+        self._others = here.other_writes if gives_way else None
+        self._copy = PartitionCopy(self._store, self._piece_bytes)
         self._do = here.do
-        self._others = here.other_writes
         self._shipping = shipping
         self._stream = stream
         self._epoch = epoch
@@ -118,11 +121,11 @@ class Copier:
         for number in range(_ROUNDS):
             began = time.monotonic()
             is_patient = number < _PATIENT_ROUNDS
-            size = await self._send_changes(self._others.piece_bytes() if is_patient else READ_BYTES)
+            size = await self._send_changes(self._piece_bytes() if is_patient else READ_BYTES)
             await self._stream.finish()
             if size < _FEW_BYTES:
                 break
-            if is_patient:
+            if is_patient and self._others is not None:
                 await self._others.give_way(time.monotonic() - began)
 
     def join(self) -> None:
@@ -137,6 +140,9 @@ class Copier:
         """Note no changes of the partitions for the copy any more; they may be open."""
         environments, some = self._store.environments, self._partitions
         await self._do(lambda: note_changes(environments, some, are_copied=False))
+
+    def _piece_bytes(self) -> int:
+        return PIECE_BYTES if self._others is None else self._others.piece_bytes()
 
     async def _send_changes(self, limit: int) -> int:
         """Send changes, of about so many bytes at most, and return of how many bytes they are."""
@@ -160,14 +166,14 @@ class Copier:
 
     async def _send_pieces(self, pieces: Iterable[Piece]) -> bool:
         """Send pieces, and read the next ones meanwhile; False where there are none."""
-        found, some = False, parcels(pieces, self._others.piece_bytes)
+        found, some = False, parcels(pieces, self._piece_bytes)
         reading = self._read(some)
         try:
             began = time.monotonic()
             while (parcel := await reading) is not None:
                 found, reading = True, self._read(some)
                 await self._send(parcel)
-                if self._others.are_there():
+                if self._others is not None and self._others.are_there():
                     await asyncio.wait({reading})
                     await self._others.give_way(time.monotonic() - began)
                 began = time.monotonic()

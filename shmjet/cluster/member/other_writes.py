@@ -1,9 +1,9 @@
 """Whether others write to a member's store now: what copies and removes partitions gives way to them.
 
-Copies and removals of partitions are in no hurry, while who writes waits for an answer. On a host whose cores are
-all busy a write waits behind whatever step is being taken, here and on the members that get copies. So while there are
-writes of clients or jobs, steps are small, with pauses between them; when nothing else is written, all of the time is
-used. Must not know what is copied.
+Copies that only make members even, and removals, are in no hurry, while who writes waits for an answer. On a host whose
+cores are all busy a write waits behind whatever step is being taken, here and on the members that get copies. So while
+there are writes of clients or jobs, steps are small, with pauses between them; when nothing else is written, all of the
+time is used. Must not know what is copied.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ Result = TypeVar("Result")
 _RECENT_S: Final = 0.05
 """For how long after a write others are expected."""
 _SMALL_PIECE_BYTES: Final = PIECE_BYTES // 16
-_PAUSE: Final = 3
-"""So many times as long as a step has taken is the pause behind it; with the time of a step that took none."""
-_LEAST_STEP_S: Final = 0.001
+_PAUSE: Final = 4
+"""So many times as long as a step has taken is the pause behind it."""
 
 
 class OtherWrites:
@@ -85,4 +84,4 @@ class OtherWrites:
     async def give_way(self, took: float) -> None:
         """Make a pause behind a step that took so many seconds, while others write."""
         if self.are_there():
-            await asyncio.sleep(_PAUSE * (_LEAST_STEP_S + took))
+            await asyncio.sleep(_PAUSE * took)

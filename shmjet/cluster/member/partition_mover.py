@@ -125,7 +125,8 @@ class PartitionMover:
         self.being_copied = frozenset(batch)
         async with self._sender.stream(uuid, line) as stream:
             shipping = self._replicator.shipping
-            copier = Copier(self._network, here, shipping, stream, epoch, uuid, batch)
+            has_backups = all(len(table.synced[partition]) >= len(table.wanted[partition]) for partition in batch)
+            copier = Copier(self._network, here, shipping, stream, epoch, uuid, batch, gives_way=has_backups)
             try:
                 await copier.begin(terms, with_classes=uuid not in self.has_classes)
                 self.has_classes.add(uuid)

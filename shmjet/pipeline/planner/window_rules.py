@@ -113,7 +113,8 @@ def _output(
 def _is_on_one_way(draft: Draft, node: t.Node, inputs: Iterable[Output]) -> bool:
     """Say whether what comes in and what goes out goes through one processor on each member."""
     return all(feed.vertex.parallelism == 1 for output in inputs for feed in output.feeds) and all(
-        isinstance(consumer.transform, t.Sink) and consumer.transform.sink.parallelism == 1
+        isinstance(consumer.transform, t.Sink)
+        and (consumer.transform.sink.parallelism if consumer.parallelism == -1 else consumer.parallelism) == 1
         for consumer in draft.graph.results_of(node)
     )
 
