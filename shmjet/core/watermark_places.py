@@ -104,9 +104,9 @@ class Rise(NamedTuple):
         if bool((rows >= earlier).all()):
             return []
         running = np.maximum.accumulate(earlier)
-        behind = np.flatnonzero(rows < running)  # no watermark is above any other row
-        highest = running[behind]
-        before = np.minimum(highest, np.minimum(np.maximum(highest - self.lag, self.own), self.others))
+        most = np.minimum(running, np.minimum(np.maximum(running - self.lag, self.own), self.others))
+        behind = np.flatnonzero(rows < most)  # no watermark is above any other row
+        before = most[behind]
         before = np.where(before >= LOWEST + self.stride, before - before % self.stride, before)
         found: Places = []
         last = self.last

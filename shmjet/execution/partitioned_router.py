@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 class PartitionedRouter:
     """Each item to the consumer that owns its key's partition.
 
-    Where there is one consumer in all, it gets all items, and the key of one in each run is looked at.
-
     Args:
         lanes: by consumer.
         key_fn: the edge's key function, or None for the item itself; a `ColumnKey` for rows of batches.
@@ -170,15 +168,7 @@ class PartitionedRouter:
                 f"edge {self._edge}: a Batch cannot be a key; use partitioned(column('name')) to send each row "
                 "to the owner of its key, or give a key_fn that takes the whole batch"
             )
-        is_only_one = len(self._lanes) == 1 and self._partitioner is None
-        looked_at = items[:1] if is_only_one else items
-        keys = looked_at if self._key_fn is None else mapped(self._key_fn, looked_at)
-        if is_only_one:
-            split(
-                looked_at, keys, len(self._table), self._table, 1, canonical_bytes
-            )  # it raises for what cannot be a key
-            self._shares.put(self._lanes[0], items)
-            return
+        keys = items if self._key_fn is None else mapped(self._key_fn, items)
         if self._partitioner is None:
             shares = split(items, keys, len(self._table), self._table, len(self._lanes), canonical_bytes)
         else:

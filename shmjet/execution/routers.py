@@ -51,9 +51,8 @@ class UnicastRouter:
     Lanes of the same worker come first: no encoding, and the item is still in the cache. Others get items when the
     local lanes are full and either their worker sleeps with an empty lane or nothing could be placed in a whole
     round, so that a saturated host does not shuffle for nothing and an idle worker is fed at once; of batches, a worker
-    that is awake gets one at a time. Without a local
-    lane, or with `deal` (fewer producers than workers), items are dealt round robin over all lanes, skipping full
-    ones.
+    that is awake gets one at a time. Without a local lane, or with `deal` (fewer producers than workers), items are
+    dealt round robin over all lanes, skipping full ones.
     """
 
     __slots__ = ("_always_deal", "_far", "_items", "_lanes", "_near", "_pos", "_started", "_stuck", "moved", "turn")

@@ -19,8 +19,13 @@ from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.keys import identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PlannedVertex
 from shmjet.pipeline.planner.outputs import LATE, TIMED, Feed, Output, partitioned_by
-from shmjet.processors import accumulate_by_frame, combine_to_sliding_window
-from shmjet.processors.time.windows import session_windows, sliding_windows
+from shmjet.processors import (
+    accumulate_by_frame,
+    aggregate_to_session_window,
+    aggregate_to_sliding_window,
+    combine_to_sliding_window,
+)
+from shmjet.processors.time.windows import without_event_time
 
 KEY = attrgetter("key")
 """The key of a `KeyedWindowResult`."""
@@ -132,16 +137,13 @@ def _why_one_stage(transform: t.Window) -> str:
 
 def _supplier(draft: Draft, node: t.Node, transform: t.Window) -> Any:
     """Return the supplier of the one stage."""
-    definition, op = transform.definition, transform.op
-    options: dict[str, Any] = {
-        **_options(transform),
-        "early_results": transform.early_results / 1000,
-        "map_to_output": transform.make_result,
-        "are_results_timed": draft.graph.times.carries(node),
-    }
+    definition, options = transform.definition, _options(transform)
+    results: Any = {"early_results": transform.early_results / 1000, "map_to_output": transform.make_result}
     if isinstance(definition, SessionWindow):
-        return session_windows(_keys(transform), None, definition, op, **options)
-    return sliding_windows(_keys(transform), None, definition, op, **options)
+        made = aggregate_to_session_window(_keys(transform), None, definition, transform.op, **results, **options)
+    else:
+        made = aggregate_to_sliding_window(_keys(transform), None, definition, transform.op, **results, **options)
+    return made if draft.graph.times.carries(node) else without_event_time(made)
 
 
 def _options(transform: t.Window) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Must not know: how windows are made.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
@@ -56,6 +57,12 @@ class WindowOutput:
     def timed(self) -> bool:
         """Whether results go out with their event time."""
         return self._timed
+
+    def without_event_time(self) -> WindowOutput:
+        """Return what makes the same results without their event time."""
+        made = copy.copy(self)
+        made._timed = False
+        return made
 
     def of(
         self, start: int, end: int, pairs: Iterable[tuple[Any, Any]], *, is_own: bool = True, is_early: bool = False

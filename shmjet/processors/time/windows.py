@@ -69,39 +69,11 @@ def aggregate_to_sliding_window(
         >>> verify_processor(events).inputs([(5, "a"), (999, "a"), Watermark(1_000)]).expect(
         ...     [(0, 1_000, "a", 2, False), Watermark(1_000)])
     """
-    return sliding_windows(
-        key_fns,
-        timestamp_fns,
-        window,
-        op,
-        early_results=early_results,
-        map_to_output=map_to_output,
-        keyed=keyed,
-        timed=timed,
-        late_ordinal=late_ordinal,
-        are_results_timed=timed,
-    )
-
-
-def sliding_windows(
-    key_fns: Any,
-    timestamp_fns: TimestampFns,
-    window: SlidingWindow | SlidingWindowPolicy,
-    op: Op,
-    *,
-    early_results: Duration = 0,
-    map_to_output: MapToOutput | None = None,
-    keyed: bool = True,
-    timed: bool = False,
-    late_ordinal: int | None = None,
-    are_results_timed: bool = False,
-) -> Callable[[], Processor]:
-    """As `aggregate_to_sliding_window`, where results have their event time or not, whatever items have."""
     name = "aggregate_to_sliding_window"
     policy = _policy(name, window)
     checked = checked_operation(name, op, not policy.is_tumbling)
     events = _events(name, key_fns, timestamp_fns, op, keyed, timed)
-    output = WindowOutput(checked, keyed=keyed, timed=are_results_timed, map_to_output=map_to_output)
+    output = WindowOutput(checked, keyed=keyed, timed=timed, map_to_output=map_to_output)
     period = milliseconds(f"{name}: early_results", early_results, least=0) / 1000
     if period:
         early = Supply(EarlySlidingWindowProcessor, events, policy, checked, output, late_ordinal, period=period)
@@ -221,45 +193,30 @@ def aggregate_to_session_window(
         >>> verify_processor(sessions).inputs([(5, "a"), (900, "a"), Watermark(2_000)]).expect(
         ...     [(5, 1_900, "a", 2, False), Watermark(2_000)])
     """
-    return session_windows(
-        key_fns,
-        timestamp_fns,
-        gap,
-        op,
-        early_results=early_results,
-        map_to_output=map_to_output,
-        keyed=keyed,
-        timed=timed,
-        late_ordinal=late_ordinal,
-        are_results_timed=timed,
-    )
-
-
-def session_windows(
-    key_fns: Any,
-    timestamp_fns: TimestampFns,
-    gap: Duration | SessionWindow,
-    op: Op,
-    *,
-    early_results: Duration = 0,
-    map_to_output: MapToOutput | None = None,
-    keyed: bool = True,
-    timed: bool = False,
-    late_ordinal: int | None = None,
-    are_results_timed: bool = False,
-) -> Callable[[], Processor]:
-    """As `aggregate_to_session_window`, where results have their event time or not, whatever items have."""
     name = "aggregate_to_session_window"
     gap_ms = gap.gap if isinstance(gap, SessionWindow) else milliseconds(f"{name}: gap", gap)
     checked = checked_operation(name, op, True)
     events = _events(name, key_fns, timestamp_fns, op, keyed, timed)
-    output = WindowOutput(checked, keyed=keyed, timed=are_results_timed, map_to_output=map_to_output)
+    output = WindowOutput(checked, keyed=keyed, timed=timed, map_to_output=map_to_output)
     period = milliseconds(f"{name}: early_results", early_results, least=0) / 1000
     if period:
         early = Supply(EarlySessionWindowProcessor, events, gap_ms, checked, output, late_ordinal, period=period)
         return naming_keys(saving_accumulators(early, checked), keyed)
     supply = Supply(SessionWindowProcessor, events, gap_ms, checked, output, late_ordinal)
     return naming_keys(saving_accumulators(supply, checked), keyed)
+
+
+def without_event_time(supplier: Callable[[], Processor]) -> Callable[[], Processor]:
+    """Return a supplier of windows of timed items, whose results leave without their event time.
+
+    Args:
+        supplier: what `aggregate_to_sliding_window` or `aggregate_to_session_window` gave.
+    """
+    assert isinstance(supplier, Supply), supplier
+    args = (each.without_event_time() if isinstance(each, WindowOutput) else each for each in supplier.args)
+    untimed = Supply(supplier.processor, *args, **supplier.kwargs)
+    untimed.state_kind = supplier.state_kind
+    return untimed
 
 
 def _policy(name: str, window: Any) -> SlidingWindowPolicy:
