@@ -150,6 +150,32 @@ class GroupTable:
             ValueError: a column does not fit its class, or not all have `rows` rows; a column is mixed.
             OSError: no memory.
         """
+    def add_computed(
+        self,
+        code: bytes,
+        columns: tuple[Array, ...],
+        values: bytes,
+        registers: bytes,
+        rows: int,
+        chosen: Array | tuple[bytes, tuple[Array, ...], bytes, int] | None = None,
+        /,
+    ) -> bool:
+        """Run a program and add what it gives to the only group of a table without keys.
+
+        Args:
+            code, columns, values, rows: as of `run_numbers`, without results.
+            registers: three bytes for each aggregate: the kind of its values (`i` or `f`), their register, and that of
+                bools that tell which are not null, or 255; a count of rows has 255 for both.
+            chosen: the mask of the rows that are added, as of `run_numbers`; or code, columns and values of a program
+                that gives it block by block, and the register of bools in which it does.
+
+        Returns:
+            Whether an integer has left its type; nothing has been added then.
+
+        Raises:
+            ValueError: it has not one group without keys, or what is given does not fit.
+            OSError: no memory.
+        """
     def merge(self, keys: Sequence[Column], states: Sequence[Column], rows: int, numbers: Array = ..., /) -> None:
         """Add groups exported by another table; `states` has a column for each part. Raises as `add`."""
     def load(self, keys: Sequence[Column], states: Sequence[Column], rows: int, numbers: Array = ..., /) -> None:

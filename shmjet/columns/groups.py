@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from shmjet._native._columns import GroupTable
 from shmjet.columns.aggregates import Aggregate
+from shmjet.columns.expressions.number_program import Call
 from shmjet.columns.expressions.projection import Projection
 from shmjet.columns.extreme_rows import ExtremeRows
 from shmjet.columns.group_inputs import GroupInputs, check_quantiles
@@ -170,6 +171,33 @@ class Groups:
         self._add_rows(batch, numbers)
         for (_, column), (_, store) in self._stores.items():
             store.add(numbers, given if column is None else batch)
+
+    @property
+    def takes_computed(self) -> bool:
+        """Whether `add_computed` may be called: all rows are one group, which is there, and no values are kept."""
+        return self._table is not None and not self._keys and not self._stores and len(self._table) == 1
+
+    def add_computed(self, call: Call, forms: list[StateForm], registers: bytes, condition: Call | None = None) -> bool:
+        """Add values as they are computed, when it `takes_computed`.
+
+        Args:
+            call: the program, whose results stay in registers, and its columns.
+            forms: of each aggregate's state, which the values ask for.
+            registers: of each aggregate, as `GroupTable.add_computed` takes them.
+            condition: gives the rows that are added as bools without nulls; None: the rows that `call` computes are.
+
+        Returns:
+            False: nothing was added: a value has left its type, or the batches before had other types.
+        """
+        if forms != self._found or forms != self._kept:
+            return False
+        assert self._table is not None
+        program = call.program
+        chosen: Any = call.chosen
+        if condition is not None:
+            by = condition.program
+            chosen = by.code, condition.columns, by.values, by.places[0][0]
+        return not self._table.add_computed(program.code, call.columns, program.values, registers, call.rows, chosen)
 
     def _add_rows(self, batch: Batch, numbers: Positions) -> None:
         if not batch.num_rows:

@@ -5,13 +5,19 @@ Must not know processors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from shmjet.columns.aggregates import Aggregate
+from shmjet.columns.computed_totals import totals_of
 from shmjet.columns.expressions import Projection, Selection
+from shmjet.columns.expressions.number_program import NumberProgram
+from shmjet.columns.expressions.row_chooser import RowChooser
 from shmjet.columns.expressions.selections import Selections
+from shmjet.columns.typed_groups import TypedGroups
+from shmjet.core.expressions import Expression
 from shmjet.data.batch import Batch
 from shmjet.data.schema_heads import known_columns
 
@@ -27,15 +33,50 @@ def compiled(steps: Iterable[tuple[str, Any]]) -> Callable[[Batch], Batch]:
     Args:
         steps: as of `processors.columns.project_batches`.
     """
-    functions = _functions(list(steps))
+    passes = _passes(list(steps))
 
     def apply(batch: Batch) -> Batch:
         made = batch
-        for function in functions:
-            made = function(made)
+        for each in passes:
+            made = each.apply(made)
         return made if made.num_rows else _marked(made, batch)
 
     return apply
+
+
+class ProjectedGroups:
+    """Steps whose results go into a table of groups.
+
+    Args:
+        steps: as of `compiled`.
+        keys, aggregates: of the table.
+    """
+
+    def __init__(
+        self, steps: Iterable[tuple[str, Any]], keys: tuple[str, ...], aggregates: Mapping[str, Aggregate]
+    ) -> None:
+        *self._before, self._last = _passes(list(steps))
+        outputs, keep = self._last.outputs, self._last.keep
+        has_inputs = any(each.expressions for each in aggregates.values())
+        self._totals = None if has_inputs else totals_of(outputs, keep, keys, aggregates)
+
+    def add(self, batch: Batch, groups: TypedGroups) -> Batch | None:
+        """Take a batch through all steps.
+
+        Returns:
+            what is to be grouped; None: the last step has added its results to the groups.
+        """
+        made = batch
+        for each in self._before:
+            made = each.apply(made)
+        condition = self._last.condition
+        if self._totals is not None and condition and groups.add_computed(self._totals, made, condition):
+            return None
+        chooser = self._last.chooser(made)
+        if self._totals is not None and groups.add_computed(self._totals, made, chooser):
+            return None
+        made = self._last.chosen(made, chooser)
+        return made if made.num_rows else _marked(made, batch)
 
 
 def _marked(made: Batch, batch: Batch) -> Batch:
@@ -46,16 +87,16 @@ def _marked(made: Batch, batch: Batch) -> Batch:
     return Batch.trusted(dict(made.parts()[0]), dict.fromkeys(there, _NOTHING), 0)
 
 
-def _functions(steps: Sequence[tuple[str, Any]]) -> list[Callable[[Batch], Batch]]:
-    functions: list[Callable[[Batch], Batch]] = []
+def _passes(steps: Sequence[tuple[str, Any]]) -> list[_Pass]:
+    passes: list[_Pass] = []
     place = 0
     while place < len(steps):
         kind, given = steps[place]
         place += 1
         if kind == "only":
-            functions.append(_Only(given).apply)
+            passes.append(_Only(given))
         elif kind != "where":
-            functions.append(Projection(dict(given), keep=kind == "with").apply)
+            passes.append(_Projected(Projection(dict(given), keep=kind == "with")))
         else:
             conditions, wanted, end = [given], [], place
             while end < len(steps) and steps[end][0] in ("only", "where"):
@@ -67,15 +108,54 @@ def _functions(steps: Sequence[tuple[str, Any]]) -> list[Callable[[Batch], Batch
                     wanted.append(_Only(given))
             selection = Selection(conditions[0]) if len(conditions) == 1 else Selections(conditions)
             if end == len(steps):
-                functions.append(_Filter(selection, wanted).apply)
+                passes.append(_Filter(selection, wanted))
                 break
             kind, given = steps[end]
             place = end + 1
-            functions.append(_FilteredProjection(selection, wanted, Projection(dict(given), keep=kind == "with")).apply)
-    return functions
+            passes.append(_FilteredProjection(selection, wanted, Projection(dict(given), keep=kind == "with")))
+    return passes
 
 
-class _Filter:
+class _Pass:
+    """One pass over a batch: it chooses rows, or takes all, and makes columns of them."""
+
+    outputs: Mapping[str, Expression] = {}
+    """What it computes, by name."""
+
+    keep = True
+    """The columns of the batch are in the result, too."""
+
+    @property
+    def condition(self) -> NumberProgram | None:
+        """What chooses the rows that stay, if it can be for columns of plain numbers."""
+        return None
+
+    def chooser(self, batch: Batch) -> RowChooser | None:
+        """Return what chooses the rows that stay; None: all do."""
+        return None
+
+    def chosen(self, batch: Batch, chooser: RowChooser | None) -> Batch:
+        """Return what it makes of the rows that stay."""
+        raise NotImplementedError
+
+    def apply(self, batch: Batch) -> Batch:
+        """Return what it makes of a batch."""
+        return self.chosen(batch, self.chooser(batch))
+
+
+class _Projected(_Pass):
+    """A projection of all rows."""
+
+    def __init__(self, projection: Projection) -> None:
+        self._projection = projection
+        self.outputs, self.keep = projection.outputs, projection.keep
+
+    def chosen(self, batch: Batch, chooser: RowChooser | None) -> Batch:
+        """Return what the projection makes of it."""
+        return self._projection.apply(batch)
+
+
+class _Filter(_Pass):
     """Filters, and which columns are wanted of the rows that they keep.
 
     Args:
@@ -86,16 +166,24 @@ class _Filter:
         self._selection = selection
         self._wanted = wanted
 
-    def apply(self, batch: Batch) -> Batch:
+    @property
+    def condition(self) -> NumberProgram | None:
+        """What chooses the rows that are kept."""
+        return self._selection.in_register
+
+    def chooser(self, batch: Batch) -> RowChooser | None:
+        """Return what chooses the rows that are kept."""
+        return _unless_all(self._selection.chooser(batch), batch)
+
+    def chosen(self, batch: Batch, chooser: RowChooser | None) -> Batch:
         """Return the rows that are kept."""
-        chooser = self._selection.chooser(batch)
         kept = batch
         for only in self._wanted:
             kept = only.apply(kept)
-        return kept if chooser.rows == batch.num_rows else chooser.batch(batch, kept.names)
+        return kept if chooser is None else chooser.batch(batch, kept.names)
 
 
-class _FilteredProjection:
+class _FilteredProjection(_Pass):
     """A filter and the projection after it: no column is gathered that is only computed with.
 
     Args:
@@ -106,24 +194,35 @@ class _FilteredProjection:
         self._selection = selection
         self._wanted = wanted
         self._projection = projection
+        self.outputs, self.keep = projection.outputs, projection.keep
 
-    def apply(self, batch: Batch) -> Batch:
+    @property
+    def condition(self) -> NumberProgram | None:
+        """What chooses the rows that the filter keeps."""
+        return self._selection.in_register
+
+    def chooser(self, batch: Batch) -> RowChooser | None:
+        """Return what chooses the rows that the filter keeps."""
+        return _unless_all(self._selection.chooser(batch), batch)
+
+    def chosen(self, batch: Batch, chooser: RowChooser | None) -> Batch:
         """Return what the projection makes of the rows that the filter keeps."""
-        chooser = self._selection.chooser(batch)
         for only in self._wanted:
             batch = only.apply(batch)
-        if chooser.rows == batch.num_rows:
-            return self._projection.apply(batch)
-        return self._projection.apply_to_rows(batch, chooser)
+        return self._projection.apply(batch) if chooser is None else self._projection.apply_to_rows(batch, chooser)
 
 
-class _Only:
+def _unless_all(chooser: RowChooser, batch: Batch) -> RowChooser | None:
+    return None if chooser.rows == batch.num_rows else chooser
+
+
+class _Only(_Pass):
     """A batch with those of its columns that are wanted."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(names)
 
-    def apply(self, batch: Batch) -> Batch:
+    def chosen(self, batch: Batch, chooser: RowChooser | None) -> Batch:
         """Return it."""
         columns, masks = batch.parts()
         if self._names.issuperset(columns):

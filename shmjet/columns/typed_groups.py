@@ -15,7 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.columns.aggregates import Aggregate
+from shmjet.columns.computed_totals import ComputedTotals, totals_of
+from shmjet.columns.expressions.number_program import NumberProgram
 from shmjet.columns.expressions.projection import Projection
+from shmjet.columns.expressions.row_chooser import RowChooser
 from shmjet.columns.group_page import Positions
 from shmjet.columns.group_rows import PairTable
 from shmjet.columns.group_schema import check_names, state_name, state_separator
@@ -62,6 +65,7 @@ class TypedGroups:
         self._separator = state_separator(self._keys)
         made = {name: one for each in aggregates.values() for name, one in each.expressions.items()}
         self._inputs = Projection(made, keep=True) if made else None
+        self._totals = totals_of(made, True, self._keys, self._aggregates) if made else None
         used = (name for each in aggregates.values() for name in (each.column, each.by) if name is not None)
         self._used = tuple(dict.fromkeys([*self._keys, *used]))
         self._untyped = TypedPlan(self._keys, self._aggregates, {})
@@ -96,6 +100,8 @@ class TypedGroups:
 
     def add(self, batch: Batch, numbers: Positions | None = None) -> None:
         """Add the rows of a batch; `numbers` and errors as of `Groups.add`."""
+        if self._totals is not None and numbers is None and self.add_computed(self._totals, batch):
+            return
         given = batch
         if self._inputs is not None:
             batch = self._inputs.apply(batch)
@@ -112,6 +118,12 @@ class TypedGroups:
                 any_column(batch, name)
             batch = self._plan.lowered(self._of_kinds(batch, self._used))
         self._groups.add(batch, given, numbers)
+
+    def add_computed(
+        self, totals: ComputedTotals, batch: Batch, chosen: RowChooser | NumberProgram | None = None
+    ) -> bool:
+        """Add values as they are computed. Returns False where nothing was added, as `ComputedTotals.add`."""
+        return not self._types and totals.add(self._groups, batch, chosen)
 
     def _of_kinds(self, batch: Batch, names: Sequence[str]) -> Batch:
         """Return a batch with the columns of types in these types."""

@@ -19,6 +19,7 @@ from shmjet.columns import count, first, last, max_, mean, min_, sum_, var
 from shmjet.core import Outbox
 from shmjet.core.context import ProcessorContext
 from shmjet.processors.columns.group_by import GroupBy
+from shmjet.processors.columns.project_batches import project_batches
 from shmjet.testing import verify_processor
 from tests.examples import seeds
 
@@ -114,6 +115,35 @@ def test_two_stages_give_what_one_stage_gives(parts: list[list[dict[str, Any]]],
         states += run(grouping.accumulate, given_, room=1)
     output = run(grouping.combine, states)
     assert by_key(output, "k", "j") == expected([item for part in parts for item in part], "k", "j")
+
+
+@given(
+    st.lists(rows, min_size=1, max_size=4),
+    st.sampled_from([(), ("j",), ("k", "j")]),
+    st.sampled_from([-9, 0, 99]),
+)
+def test_projections_in_the_first_stage_give_what_they_give_before_it(
+    parts: list[list[dict[str, Any]]], keys: tuple[str, ...], least: int
+) -> None:
+    steps = [("where", column("j") * 4 >= least), ("with", [("v", column("v") * 2), ("w", column("j") + 1)])]
+    grouping = processors.group_by(*keys).agg(**EVERYTHING, widest=max_("w"))
+    batches = [batch for part in parts for batch in run(processors.to_batches(7, schema=SCHEMA), part)]
+    projected = run(project_batches(steps), batches)
+    states = run(grouping.accumulate_projected(tuple(steps)), batches, room=1)
+    mine, other = run(grouping.combine, states), run(grouping.combine, run(grouping.accumulate, projected))
+    assert by_key(mine, *keys) == by_key(other, *keys)
+    assert [batch.schema for batch in mine] == [batch.schema for batch in other]
+    if mine and least == -9:
+        doubled = [item | {"v": item["v"] and item["v"] * 2} for part in parts for item in part]
+        assert {key: {name: row[name] for name in EVERYTHING} for key, row in by_key(mine, *keys).items()} == expected(
+            doubled, *keys
+        )
+
+
+def test_projections_in_the_first_stage_take_batches_only() -> None:
+    supplier = processors.group_by().agg(n=count()).accumulate_projected((("where", column("v") > 1),))
+    with pytest.raises(BatchError, match="filter"):
+        run(supplier, [{"v": 1}])
 
 
 @given(rows, st.lists(st.booleans(), min_size=20, max_size=20))

@@ -302,6 +302,7 @@ STATES = {
     "GroupAndAccumulateProcessor": "values by key",
     "GroupAndCollectProcessor": "containers by key",
     "GroupByProcessor": "rows of the table, by partition",
+    "ProjectedGroupByProcessor": "none: it emits its states before the barrier",
     "HashJoinBatchesProcessor": "rows of the build side: broadcast, or by partition",
     "HashJoinProcessor": "the tables: broadcast by the first processor, or by key",
     "DistinctRowsProcessor": "the keys it has met, in pieces of one partition",

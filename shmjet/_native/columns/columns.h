@@ -39,7 +39,7 @@ HIDDEN void columns_unbind(bound_column_t *bound, Py_ssize_t count);
 extern HIDDEN PyMethodDef columns_hash_methods[], columns_scatter_methods[], columns_group_methods[],
     columns_text_methods[], columns_sort_methods[], columns_join_methods[], columns_rows_methods[],
     columns_csv_methods[], columns_csv_write_methods[], columns_text_functions_methods[], columns_arithmetic_methods[],
-    columns_decimal_methods[];
+    columns_decimal_methods[], columns_number_program_methods[];
 HIDDEN int columns_group_exec(PyObject *module);
 HIDDEN int columns_text_exec(PyObject *module);
 HIDDEN int columns_sort_exec(PyObject *module);

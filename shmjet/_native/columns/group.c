@@ -2,6 +2,7 @@
 #include "columns/columns.h"
 
 #include "columns/group.h"
+#include "columns/group_computed.h"
 
 typedef struct {
     PyObject_HEAD
@@ -236,6 +237,65 @@ static PyObject *table_merge(GroupTable *self, PyObject *const *args, Py_ssize_t
 
 static PyObject *table_load(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
     return update(self, args, count, 1, 1);
+}
+
+/* Whether the values that a program gives fit the aggregates of a table. */
+static int check_values(const group_header_t *header, const program_t *program, const computed_value_t *values) {
+    for (uint32_t a = 0; a < header->aggregates; a++) {
+        const group_field_t *field = &header->aggregate_fields[a];
+        const computed_value_t *value = &values[a];
+        int counts = field->function == COUNT;
+        column_t column = {.kind = (char)value->kind, .itemsize = 8};
+        int is_there = value->value < PROGRAM_REGISTERS && program->registers[value->value].step != 1;
+        int tells = value->known == NO_REGISTER ||
+                    (value->known < PROGRAM_REGISTERS && program->registers[value->known].step != 8);
+        if (tells && (counts || (is_there && (column.kind == 'i' || column.kind == 'f')))) {
+            if (counts || fits((char)field->class, &column)) continue;
+        }
+        return PyErr_Format(PyExc_ValueError, "the registers of aggregate %u do not fit", a), -1;
+    }
+    return 0;
+}
+
+/* Takes what chooses the rows: (code, columns, values, register of bools). */
+static int bind_chooser(program_t *program, program_t *chooser, PyObject *given, PyObject *results) {
+    PyObject *code, *columns, *words;
+    if (!PyArg_ParseTuple(given, "OO!Oi:chooser", &code, &PyTuple_Type, &columns, &words, &program->choice) ||
+        program_bind(chooser, code, columns, words, results, program->rows, Py_None) < 0)
+        return -1;
+    program->chooser = chooser;
+    if (program->choice >= 0 && program->choice < PROGRAM_REGISTERS && chooser->registers[program->choice].step != 8)
+        return 0;
+    return PyErr_SetString(PyExc_ValueError, "the register that chooses rows does not fit"), -1;
+}
+
+/* add_computed(code, columns, values, registers, rows, chosen) -> bool: a result has left its type */
+static PyObject *table_add_computed(GroupTable *self, PyObject *args) {
+    PyObject *code, *columns, *words, *results, *chosen = Py_None, *has_left = NULL;
+    const char *registers;
+    Py_ssize_t length;
+    long long rows;
+    if (!PyArg_ParseTuple(args, "OO!Oy#L|O:add_computed", &code, &PyTuple_Type, &columns, &words, &registers, &length,
+                          &rows, &chosen))
+        return NULL;
+    const group_header_t *header = self->table.memory.header;
+    if (self->captured) return PyErr_SetString(PyExc_ValueError, "a captured GroupTable takes no rows"), NULL;
+    if (header->keys || header->groups != 1 || length != (Py_ssize_t)(header->aggregates * sizeof(computed_value_t)))
+        return PyErr_SetString(PyExc_ValueError, "computed values need a table of one group, without keys"), NULL;
+    if (!(results = PyTuple_New(0))) return NULL;
+    program_t program, chooser = {.held = 0};
+    const computed_value_t *values = (const computed_value_t *)(const void *)registers;
+    int by_program = PyTuple_Check(chosen);
+    if (program_bind(&program, code, columns, words, results, rows, by_program ? Py_None : chosen) == 0 &&
+        (!by_program || bind_chooser(&program, &chooser, chosen, results) == 0) &&
+        check_values(header, &program, values) == 0) {
+        int status = group_add_computed(&self->table, &program, values);
+        if (status == PROGRAM_LEFT || set_error(status) == 0) has_left = PyBool_FromLong(status == PROGRAM_LEFT);
+    }
+    program_release(&program);
+    program_release(&chooser);
+    Py_DECREF(results);
+    return has_left;
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */
@@ -510,6 +570,8 @@ static Py_ssize_t table_length(GroupTable *self) { return (Py_ssize_t)self->tabl
 
 static PyMethodDef table_methods[] = {
     FAST("add", table_add, "add(keys, inputs, rows, numbers=None) -> None: group rows and add their values"),
+    {"add_computed", (PyCFunction)table_add_computed, METH_VARARGS,
+     "add_computed(code, columns, values, registers, rows, chosen) -> bool: a result has left its type"},
     FAST("merge", table_merge, "merge(keys, states, rows, numbers=None) -> None: merge groups of another table"),
     FAST("load", table_load, "load(keys, states, rows) -> None: merge groups none of which is there"),
     FAST("read_words", table_read_words,

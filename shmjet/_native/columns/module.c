@@ -113,7 +113,8 @@ static int module_exec(PyObject *module) {
     PyMethodDef *const tables[] = {columns_hash_methods, columns_scatter_methods, columns_group_methods,
                                    columns_text_methods, columns_sort_methods,    columns_join_methods,
                                    columns_rows_methods, columns_csv_methods,     columns_csv_write_methods,
-                                   columns_text_functions_methods, columns_arithmetic_methods, columns_decimal_methods};
+                                   columns_text_functions_methods, columns_arithmetic_methods, columns_decimal_methods,
+                                   columns_number_program_methods};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (PyModule_AddFunctions(module, tables[i]) < 0) return -1;
     if (columns_group_exec(module) < 0 || columns_text_exec(module) < 0 || columns_sort_exec(module) < 0 ||

@@ -12,25 +12,13 @@
 #ifndef SHMJET_NUMBER_PROGRAM_H
 #define SHMJET_NUMBER_PROGRAM_H
 
-#include <stdint.h>
-
 #include "columns/keep.h"
+#include "columns/program_call.h"
 
 #define PROGRAM_ROWS 512
 #define PROGRAM_ROOM (PROGRAM_ROWS + KEEP_SLACK) /* words of a register's block */
 #define PROGRAM_PART 256                         /* rows whose chosen ones are brought together at once */
-#define PROGRAM_REGISTERS 64
-
-/* `kind` is that of the operands: i int64, f float64, b bools. Operators are `+ - * /`, `< > = !`, l (<=), g (>=),
- * `& | ^`; c, which makes floats of integers and looks at `one` alone; ?, which takes `one` where `by` is true. */
-typedef struct {
-    uint8_t symbol, kind, one, two, to, by;
-} instruction_t;
-
-typedef struct {
-    uint8_t *data;  /* of the row that a block starts with */
-    int64_t step;   /* bytes of a row; 0: the same for each block */
-} operand_t;
+#define PROGRAM_CHOSEN 16384                     /* rows for which another program chooses at once */
 
 #define PROGRAM_LOOP(name, type, result, expression)                                                                  \
     SIMD_CLONES static void program_##name(const type *restrict a, const type *restrict b, result *restrict to,       \
@@ -124,9 +112,9 @@ static inline int instruction_width(const instruction_t *instruction) {
 #define PROGRAM_TURNED(letter, name, type, result) \
     case letter: program_##name((const type *)b, (const type *)a, (result *)to, rows); return 0;
 
-/* Returns 1 when a result has left its type. */
+/* The first `several` of the operands' rows are all that differ. Returns 1 when a result has left its type. */
 static int instruction_run(const instruction_t *instruction, const void *a, const void *b, const uint8_t *by, void *to,
-                           int64_t rows) {
+                           int64_t rows, const int64_t several[2]) {
     if (instruction->symbol == '?') {
         if (instruction->kind == 'b') program_choose_bools(a, b, by, to, rows);
         else program_choose_words(a, b, by, to, rows);
@@ -160,7 +148,7 @@ static int instruction_run(const instruction_t *instruction, const void *a, cons
     case '+': return program_sum(a, b, to, rows);
     case '-': return program_difference(a, b, to, rows);
     }
-    if (program_bits(a, rows) + program_bits(b, rows) > 62) return program_checked_product(a, b, to, rows);
+    if (program_bits(a, several[0]) + program_bits(b, several[1]) > 62) return program_checked_product(a, b, to, rows);
     program_product(a, b, to, rows);
     return 0;
 }
@@ -171,41 +159,68 @@ static inline int program_block(const instruction_t *code, int64_t length, const
     for (int64_t i = 0; i < length; i++) {
         const operand_t *one = &registers[code[i].one], *two = &registers[code[i].two], *to = &registers[code[i].to],
                          *by = &registers[code[i].by];
+        const int64_t several[2] = {one->is_value ? 1 : rows, two->is_value ? 1 : rows};
         if (instruction_run(&code[i], one->data + one->step * start, two->data + two->step * start,
-                            by->data + by->step * start, to->data + to->step * start, rows))
+                            by->data + by->step * start, to->data + to->step * start, rows, several))
             return 1;
     }
     return 0;
 }
 
-/* Runs a program over `rows` rows. Returns 1 when a result has left its type. */
-static int program_run(const instruction_t *code, int64_t length, const operand_t *registers, int64_t rows) {
-    for (int64_t start = 0; start < rows; start += PROGRAM_ROWS)
-        if (program_block(code, length, registers, start, rows - start < PROGRAM_ROWS ? rows - start : PROGRAM_ROWS))
-            return 1;
+/* Writes the marks that another program gives to up to PROGRAM_CHOSEN rows. They are looked at in one go, ahead of what
+ * is computed of them: so much of the columns is on its way from memory at once. Returns as program_blocks(). */
+static inline int program_choose(const program_t *program, int64_t first, uint8_t *marks) {
+    const program_t *chooser = program->chooser;
+    const operand_t *choice = &chooser->registers[program->choice];
+    int64_t end = program->rows - first < PROGRAM_CHOSEN ? program->rows : first + PROGRAM_CHOSEN;
+    for (int64_t start = first; start < end; start += PROGRAM_ROWS) {
+        int64_t rows = end - start < PROGRAM_ROWS ? end - start : PROGRAM_ROWS;
+        if (program_block(chooser->code, chooser->length, chooser->registers, start, rows)) return PROGRAM_LEFT;
+        memcpy(marks + (start - first), choice->data + choice->step * start, (size_t)rows);
+    }
     return 0;
 }
 
-/* Runs a program over the rows that `mask` marks. The first `columns` registers are columns; `room` has a block for
- * each register. Returns 1 when a result has left its type. */
-static int program_run_chosen(const instruction_t *code, int64_t length, const operand_t *registers, int columns,
-                              uint64_t *room, const uint8_t *mask, int64_t rows) {
+/* Runs a program over all rows, block by block. Returns as program_blocks(). */
+static int program_run(const program_t *program, program_taker_t *take, void *taker) {
+    for (int64_t start = 0; start < program->rows; start += PROGRAM_ROWS) {
+        int64_t rows = program->rows - start < PROGRAM_ROWS ? program->rows - start : PROGRAM_ROWS;
+        if (program_block(program->code, program->length, program->registers, start, rows)) return PROGRAM_LEFT;
+        int status = take ? take(taker, program->registers, start, rows) : 0;
+        if (status) return status;
+    }
+    return 0;
+}
+
+/* As program_run(), of the rows that are marked, or that another program chooses. */
+static int program_run_chosen(const program_t *program, program_taker_t *take, void *taker) {
     operand_t chosen[PROGRAM_REGISTERS];
+    const operand_t *registers = program->registers;
+    uint8_t choice[PROGRAM_CHOSEN];
+    const uint8_t *marks = program->marks;
+    uint64_t *room = program->room;
+    int columns = program->columns;
+    int64_t rows = program->rows, done = 0, filled = 0;
     memcpy(chosen, registers, sizeof chosen);
-    for (int i = 0; i < columns; i++) chosen[i] = (operand_t){(uint8_t *)(room + i * PROGRAM_ROOM), 0};
-    int64_t done = 0, filled = 0;
-    for (int64_t start = 0; start < rows; start += PROGRAM_PART) {
+    for (int i = 0; i < columns; i++) chosen[i] = (operand_t){(uint8_t *)(room + i * PROGRAM_ROOM), 0, 0};
+    for (int64_t start = 0; start < rows; start += PROGRAM_PART, marks += PROGRAM_PART) {
         int64_t part = rows - start < PROGRAM_PART ? rows - start : PROGRAM_PART, kept = 0;
+        if (program->chooser && start % PROGRAM_CHOSEN == 0) {
+            if (program_choose(program, start, choice)) return PROGRAM_LEFT;
+            marks = choice;
+        }
         for (int i = 0; i < columns; i++) {
             const uint8_t *from = registers[i].data + registers[i].step * start;
             uint64_t *block = room + i * PROGRAM_ROOM;
-            kept = registers[i].step == 1 ? keep_uint8_t(from, mask + start, part, (uint8_t *)block + filled)
-                                          : keep_words((const uint64_t *)(const void *)from, mask + start, part,
+            kept = registers[i].step == 1 ? keep_uint8_t(from, marks, part, (uint8_t *)block + filled)
+                                          : keep_words((const uint64_t *)(const void *)from, marks, part,
                                                        block + filled, PROGRAM_ROOM - filled);
         }
         filled += kept;
         if (filled <= PROGRAM_ROWS - PROGRAM_PART && start + part < rows) continue;
-        if (program_block(code, length, chosen, done, filled)) return 1;
+        if (program_block(program->code, program->length, chosen, done, filled)) return PROGRAM_LEFT;
+        int status = take && filled ? take(taker, chosen, done, filled) : 0;
+        if (status) return status;
         done += filled, filled = 0;
     }
     return 0;

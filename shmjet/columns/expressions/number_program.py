@@ -9,7 +9,7 @@ type ends a program, whatever row it is in: the steps one by one then say whethe
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -26,6 +26,7 @@ _ARITHMETIC: Final = {"+": "+", "-": "-", "*": "*", "/": "/"}
 _COMPARISONS: Final = {"<": "<", "<=": "l", ">": ">", ">=": "g", "==": "=", "!=": "!"}
 _LOGIC: Final = {"&": "&", "|": "|", "^": "^"}
 _KINDS: Final = {np.dtype(np.int64): "i", np.dtype(np.float64): "f", np.dtype(np.bool_): "b"}
+_DTYPES: Final = {kind: dtype for dtype, kind in _KINDS.items()}
 _TESTS: Final = ("~", "is_null", "is_not_null")
 _CHOICES: Final = ("when", "fill_null")
 _TRUE: Final = ("word", b"\x01" * 8)
@@ -50,13 +51,25 @@ class NotCompiled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Instructions, numbers as words, and the dtype of each result."""
+    """Instructions, numbers as words, and the dtypes: of each result, or of each expression if they stay."""
 
     code: bytes
     values: bytes
     dtypes: tuple[Any, ...]
     places: tuple[tuple[int, int | None], ...]
-    """Which results are values and mask of each expression: equal expressions share them."""
+    """Which results, or registers if they stay, are values and mask of each expression: equal ones share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A program, and the columns and rows that it is to be run over."""
+
+    program: Compiled
+    columns: tuple[Any, ...]
+    rows: int
+    chosen: Mask | None
+    kept: int
+    has_nulls: bool
 
 
 class NumberProgram:
@@ -66,13 +79,22 @@ class NumberProgram:
         columns: number → name of the columns that are read.
         nodes: all others, operands first; None: something is not for plain numbers whatever the columns are.
         results: numbers of what the expressions give.
+        stays: results are not written, but stay in registers block by block; columns may be among them.
     """
 
-    def __init__(self, columns: Mapping[int, str], nodes: Sequence[Node] | None, results: Sequence[int]) -> None:
+    def __init__(
+        self, columns: Mapping[int, str], nodes: Sequence[Node] | None, results: Sequence[int], stays: bool = False
+    ) -> None:
         self._columns = dict(columns)
         self._nodes = nodes
         self._results = tuple(results)
+        self._stays = stays
         self._compiled: dict[Signature, Compiled | None] = {}
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The columns that are read."""
+        return self._columns.values()
 
     def run(
         self, inputs: Mapping[str, Any], rows: int, chosen: Mask | None = None, kept: int | None = None
@@ -84,6 +106,25 @@ class NumberProgram:
             rows: of all of them.
             chosen: the rows that are computed; None: all.
             kept: how many they are.
+        """
+        call = self.call(inputs, rows, chosen, kept)
+        if call is None:
+            return None
+        program = call.program
+        results = [np.empty(call.kept, dtype) for dtype in program.dtypes]
+        if run_numbers(program.code, call.columns, program.values, tuple(results), rows, chosen):
+            return None
+        for result in results:
+            result.flags.writeable = False
+        return [(results[value], None if known is None else results[known]) for value, known in program.places]
+
+    def call(
+        self, inputs: Mapping[str, Any], rows: int, chosen: Mask | None = None, kept: int | None = None
+    ) -> Call | None:
+        """Return the program for some columns, and these; None where the steps have to be computed one by one.
+
+        Args:
+            inputs, rows, chosen, kept: as of `run`.
         """
         kept = rows if kept is None else kept
         if self._nodes is None or kept < 2:
@@ -103,20 +144,14 @@ class NumberProgram:
         signature = tuple(kinds)
         if signature not in self._compiled:
             self._compiled[signature] = self._compile(signature)
-        compiled = self._compiled[signature]
-        if compiled is None:
-            return None
-        results = [np.empty(kept, dtype) for dtype in compiled.dtypes]
-        if run_numbers(compiled.code, (*arrays, *masks), compiled.values, tuple(results), rows, chosen):
-            return None
-        for result in results:
-            result.flags.writeable = False
-        return [(results[value], None if known is None else results[known]) for value, known in compiled.places]
+        program = self._compiled[signature]
+        return None if program is None else Call(program, (*arrays, *masks), rows, chosen, kept, bool(masks))
 
     def _compile(self, kinds: Signature) -> Compiled | None:
         assert self._nodes is not None
         try:
-            return _Compiler(dict(zip(self._columns, kinds, strict=True)), self._nodes, self._results).compiled()
+            compiler = _Compiler(dict(zip(self._columns, kinds, strict=True)), self._nodes, self._results)
+            return compiler.staying() if self._stays else compiler.compiled()
         except NotCompiled:
             return None
 
@@ -143,7 +178,46 @@ class _Compiler:
         self._on_the_way: list[Register] = []
 
     def compiled(self) -> Compiled:
-        """Return the program. Raises NotCompiled."""
+        """Return the program that writes its results. Raises NotCompiled."""
+        self._walk()
+        given = list(dict.fromkeys(self._results))
+        if any(number in self._columns for number in given):
+            raise NotCompiled
+        masks: dict[int, Register] = {}
+        for number in given:
+            known = self._known[number]
+            if known is not None:
+                masks[number] = "mask", number
+                self._emit("&", "b", known, known, masks[number], "b")
+        outputs = [*given, *masks.values()]
+        places = self._registers(outputs)
+        return Compiled(
+            self._instructions(places),
+            b"".join(self._words),
+            tuple(_DTYPES[self._kinds[each]] for each in outputs),
+            tuple(
+                (outputs.index(number), outputs.index(masks[number]) if number in masks else None)
+                for number in self._results
+            ),
+        )
+
+    def staying(self) -> Compiled:
+        """Return the program whose results stay in registers. Raises NotCompiled."""
+        self._walk()
+        places = self._registers([])
+        knowns = [self._known[number] for number in self._results]
+        return Compiled(
+            self._instructions(places),
+            b"".join(self._words),
+            tuple(_DTYPES[self._kinds[number]] for number in self._results),
+            tuple(
+                (places[number], None if known is None else places[known])
+                for number, known in zip(self._results, knowns, strict=True)
+            ),
+        )
+
+    def _walk(self) -> None:
+        """Make instructions of all nodes."""
         for number, operands, function, value in self._nodes:
             if not function:
                 self._literals[number] = _number(value)
@@ -155,34 +229,20 @@ class _Compiler:
                 self._operator(number, function, *operands)
             else:
                 raise NotCompiled
-        given = list(dict.fromkeys(self._results))
-        if any(number in self._columns or number in self._literals for number in given):
+        if any(number in self._literals for number in self._results):
             raise NotCompiled
-        masks: dict[int, Register] = {}
-        for number in given:
-            known = self._known[number]
-            if known is not None:
-                masks[number] = "mask", number
-                self._emit("&", "b", known, known, masks[number], "b")
-        outputs = [*given, *masks.values()]
+
+    def _registers(self, outputs: Sequence[Register]) -> dict[Register, int]:
         rest = [each for each in self._on_the_way if each not in outputs]
         order = [*self._columns, *(("word", word) for word in self._words), *outputs, *rest]
         if len(order) > REGISTERS:
             raise NotCompiled
-        places = {each: place for place, each in enumerate(order)}
-        code = b"".join(
+        return {each: place for place, each in enumerate(order)}
+
+    def _instructions(self, places: Mapping[Register, int]) -> bytes:
+        return b"".join(
             bytes((ord(symbol), ord(kind), places[one], places[two], places[to], places[by]))
             for symbol, kind, one, two, to, by in self._code
-        )
-        dtypes = {"i": np.dtype(np.int64), "f": np.dtype(np.float64), "b": np.dtype(np.bool_)}
-        return Compiled(
-            code,
-            b"".join(self._words),
-            tuple(dtypes[self._kinds[each]] for each in outputs),
-            tuple(
-                (outputs.index(number), outputs.index(masks[number]) if number in masks else None)
-                for number in self._results
-            ),
         )
 
     def _operator(self, number: int, function: str, one: int, two: int) -> None:

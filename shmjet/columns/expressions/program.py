@@ -115,6 +115,10 @@ class Program:
         self.numbers = NumberProgram(columns, _plain_nodes(self._scope), self._scope.results)
         """The same, for columns of plain numbers."""
 
+    def in_registers(self) -> NumberProgram:
+        """Return the same for columns of plain numbers, where results stay in registers; they may be columns."""
+        return NumberProgram(self._columns, _plain_nodes(self._scope), self._scope.results, stays=True)
+
     def run(self, columns: Mapping[str, Vector], rows: int) -> list[Vector]:
         """Return what each expression gives in a block.
 

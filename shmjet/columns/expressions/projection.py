@@ -6,11 +6,13 @@ where they are first applied.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from shmjet.columns.expressions.number_program import NumberProgram
 from shmjet.columns.expressions.program import Program
 from shmjet.columns.expressions.row_chooser import RowChooser
 from shmjet.columns.expressions.vector import Vector
@@ -76,7 +78,7 @@ class Projection:
         for name, each in self.outputs.items():
             if isinstance(each, ColumnKey):
                 _named(batch, each.names[0], name)
-        inputs = _inputs(self._program, batch)
+        inputs = columns_of(self._program.names, batch)
         plain = self._program.numbers.run(inputs, batch.num_rows, chooser.mask, chooser.rows) if inputs else None
         if plain is None:
             return self.apply(chooser.batch(batch, None if self.keep else self.names))
@@ -158,6 +160,11 @@ class Selection:
             raise BatchError(f"filter() takes an expression of bools, {self.expression!r} is of {values.dtype}")
         return values if valid is None else values & valid
 
+    @functools.cached_property
+    def in_register(self) -> NumberProgram:
+        """The expression for columns of plain numbers, as what chooses the rows of a block."""
+        return self._program.in_registers()
+
     def apply(self, batch: Batch) -> Batch:
         """Return the rows in which the expression is true.
 
@@ -211,10 +218,15 @@ def _named(batch: Batch, name: str, output: str) -> str:
     return _present(batch, name)
 
 
-def _inputs(program: Program, batch: Batch) -> dict[str, Input]:
+def columns_of(names: Iterable[str], batch: Batch) -> dict[str, Input]:
+    """Return columns of a batch as a program takes them.
+
+    Raises:
+        BatchError: one is missing.
+    """
     columns, validity = batch.parts()
     inputs: dict[str, Input] = {}
-    for name in program.names:
+    for name in names:
         values, mask = columns[_present(batch, name)], validity.get(name)
         if mask is not None and mask.all():
             mask = None
@@ -229,12 +241,12 @@ def plain_columns(program: Program, batch: Batch) -> list[tuple[Values, Mask | N
     Raises:
         BatchError: a column is missing.
     """
-    return program.numbers.run(_inputs(program, batch), batch.num_rows)
+    return program.numbers.run(columns_of(program.names, batch), batch.num_rows)
 
 
 def computed_columns(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> list[tuple[Values, Mask | None]]:
     """Return what each expression of a program gives in a batch."""
-    inputs, rows = _inputs(program, batch), batch.num_rows
+    inputs, rows = columns_of(program.names, batch), batch.num_rows
     if not rows:
         return _of_no_rows(program, inputs, batch)
     plain = program.numbers.run(inputs, rows)

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from shmjet.columns.expressions.number_program import NumberProgram
 from shmjet.columns.expressions.program import Program
 from shmjet.columns.expressions.projection import Selection, plain_columns
 from shmjet.columns.expressions.row_chooser import RowChooser
@@ -43,6 +44,11 @@ class Selections:
     def __init__(self, conditions: Sequence[Expression]) -> None:
         self._parts = [_Together(conditions[at : at + _TOGETHER]) for at in range(0, len(conditions), _TOGETHER)]
 
+    @property
+    def in_register(self) -> NumberProgram | None:
+        """All conditions for columns of plain numbers, as what chooses the rows of a block; None: there are many."""
+        return self._parts[0].in_register if len(self._parts) == 1 else None
+
     def chooser(self, batch: Batch) -> RowChooser:
         """Return what chooses the rows in which all conditions are true.
 
@@ -63,6 +69,11 @@ class _Together:
         self._each = [Selection(condition) for condition in conditions]
         self._names = _names(self._each)
         self._all = Program([functools.reduce(operator.and_, conditions)])
+
+    @functools.cached_property
+    def in_register(self) -> NumberProgram:
+        """All of them, as `Selections.in_register`."""
+        return self._all.in_registers()
 
     def chooser(self, batch: Batch, chosen: RowChooser | None) -> RowChooser:
         """Return what chooses of the rows that are left those in which the conditions are true."""

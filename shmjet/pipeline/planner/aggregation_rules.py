@@ -14,7 +14,7 @@ from shmjet.pipeline.planner.column_rules import described, distinct_of
 from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.edge_order import Descending
 from shmjet.pipeline.planner.keys import FIRST, identity_of
-from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning
+from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PlannedVertex
 from shmjet.pipeline.planner.outputs import Feed, Output, partitioned_by
 from shmjet.processors import (
     accumulate,
@@ -26,6 +26,7 @@ from shmjet.processors import (
     distinct,
     sort,
 )
+from shmjet.processors.columns.project_batches import steps_of
 from shmjet.processors.general.base import telling_columns
 from shmjet.processors.general.fused_steps import fused
 
@@ -142,6 +143,25 @@ def common_partitioning(draft: Draft, inputs: list[Output], key_fns: list[KeyFn]
     return first.partitioning
 
 
+def _first_stage(draft: Draft, node: t.Node, grouping: Any, output: Output, why: str) -> PlannedVertex:
+    """Return the vertex that groups what each processor gets.
+
+    It is that of the projections before, if no other stage reads these.
+    """
+    name, grouped = f"{node.name}-accumulate", "each processor groups its columns"
+    vertex = output.feeds[0].vertex
+    steps = steps_of(vertex.supplier) if len(output.feeds) == 1 and output.feeds[0].side is None else None
+    is_alone = len(draft.graph.consumers[node.upstream[0]]) == 1 and output.feeds[0].spread is None
+    supplier = grouping.accumulate_projected(steps) if steps and is_alone else None
+    if supplier is not None and vertex.parallelism == node.parallelism:
+        stages = ", ".join((*vertex.stages, name))
+        draft.extend(vertex, f"fused({stages})", supplier, node, why, f"{grouped}, as it computes them")
+        return vertex
+    vertex = draft.vertex(name, grouping.accumulate, node.parallelism, node, why, grouped)
+    draft.wires.any_way(output, vertex, absorbed=True)
+    return vertex
+
+
 def plan_group_columns(draft: Draft, node: t.Node, transform: t.GroupColumns) -> Output:
     grouping = transform.grouping
     output = draft.only_input(node)
@@ -155,10 +175,7 @@ def plan_group_columns(draft: Draft, node: t.Node, transform: t.GroupColumns) ->
             adopt(vertex, output.feeds[0].vertex)
             draft.wires.by_key(output, vertex, grouping.key, lie, absorbed=True)
             return Output((Feed(vertex, lie, columnar=True),))
-    first = draft.vertex(
-        f"{node.name}-accumulate", grouping.accumulate, node.parallelism, node, why, "each processor groups its columns"
-    )
-    draft.wires.any_way(output, first, absorbed=True)
+    first = _first_stage(draft, node, grouping, output, why)
     feeds = Output((Feed(first, columnar=True),))
     if not grouping.keys:
         vertex = draft.vertex(f"{node.name}-combine", telling_columns(grouping.combine), 1, node, "one group in all")

@@ -61,15 +61,38 @@ class Draft:
             node: the stage.
             why: reasons; empty ones are left out.
         """
+        reasons = [reason for reason in why if reason]
+        vertex = PlannedVertex(
+            self._free_name(name), supplier, parallelism, (node.name,), reasons, is_named=node.is_named
+        )
+        self.plan.vertices.append(vertex)
+        return vertex
+
+    def extend(self, vertex: PlannedVertex, name: str, supplier: Any, node: t.Node, *why: str) -> None:
+        """Let a vertex do the work of another node, too, which takes all that comes.
+
+        Args:
+            vertex: it has no consumer yet.
+            name: that it gets; it gets a number when it is taken.
+            supplier: of the processors that do all of it.
+            node: the stage.
+            why: further reasons.
+        """
+        self._names.discard(vertex.name)
+        vertex.name, vertex.supplier, vertex.is_named = self._free_name(name), supplier, node.is_named
+        vertex.stages = (*vertex.stages, node.name)
+        vertex.why.extend(why)
+        for edge in self.plan.edges:
+            if edge.destination is vertex:
+                edge.absorbed = True
+
+    def _free_name(self, name: str) -> str:
         found, number = name, 1
         while found in self._names:
             number += 1
             found = f"{name}-{number}"
         self._names.add(found)
-        reasons = [reason for reason in why if reason]
-        vertex = PlannedVertex(found, supplier, parallelism, (node.name,), reasons, is_named=node.is_named)
-        self.plan.vertices.append(vertex)
-        return vertex
+        return found
 
     def policy(self, node: t.Node, side: int = 0) -> OnError | None:
         """Return what is done with items for which a function of a node raises.

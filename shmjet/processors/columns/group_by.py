@@ -16,11 +16,14 @@ from shmjet.columns.aggregates import Aggregate
 from shmjet.core.column_key import ColumnKey, checked_names
 from shmjet.core.expressions import Expression
 from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import may_be_saved
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
+from shmjet.processors.columns.empty_results import EmptyResults
 from shmjet.processors.columns.grouping import GroupingProcessor
 from shmjet.processors.columns.groups_state import kind_of_groups
+from shmjet.processors.columns.project_batches import Steps
 from shmjet.processors.columns.reduction import MEASURED_ROWS, Reduction
 from shmjet.processors.general.base import Supply, require_batches
 from shmjet.processors.general.batches_and_rows import ToBatchesProcessor
@@ -195,6 +198,46 @@ class GroupByProcessor(GroupingProcessor):
         return True
 
 
+class ProjectedGroupByProcessor(GroupByProcessor):
+    """Groups what projections and filters make of batches.
+
+    Args:
+        steps: as of `project_batches`.
+        keys, aggregates, tells_columns: as of `GroupByProcessor`.
+    """
+
+    def __init__(
+        self, steps: Steps, keys: tuple[str, ...], aggregates: Mapping[str, Aggregate], tells_columns: bool = False
+    ) -> None:
+        super().__init__(keys, aggregates, None, None, finishes=False, tells_columns=tells_columns)
+        self._steps = steps
+
+    def start(self, context: ProcessorContext) -> None:
+        """Make the table, and compile the steps."""
+        from shmjet.columns.projections import ProjectedGroups
+
+        super().start(context)
+        self._projected = ProjectedGroups(self._steps, self._keys, self._aggregates)
+        self._empty = EmptyResults(at_once=may_be_saved(context))
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Group what the steps make of a list of batches, in order."""
+        require_batches("select, with_columns and filter", items)
+        super().absorb(ordinal, items)
+
+    def _take(self, batch: Batch) -> None:
+        made = self._projected.add(batch, self._table)
+        result = None if made is None else self._empty.passing(made)
+        if result is not None:
+            super()._take(result)
+
+    def results(self) -> Iterable[Any]:
+        """Return the batches of states, after those without rows that tell the columns of the results of the steps."""
+        for batch in self._empty.rest():
+            super()._take(batch)
+        return super().results()
+
+
 class CombineGroupsProcessor(GroupingProcessor):
     """Combines the states that an earlier stage has emitted, and the rows that it has passed on."""
 
@@ -326,6 +369,18 @@ class GroupBy(Supply):
         if self._moves_rows:
             return Supply(RowsProcessor, _columns_of(self.keys, self.aggregates), self.item_columns, self.schema)
         return self._stage(GroupByProcessor, self.item_columns, self.schema, finishes=False)
+
+    def accumulate_projected(self, steps: Steps) -> Callable[[], Processor] | None:
+        """Return the first stage for what projections and filters make of batches; None where it groups no rows.
+
+        Args:
+            steps: as of `project_batches`.
+        """
+        if self._moves_rows or self.item_columns is not None:
+            return None
+        supply = Supply(ProjectedGroupByProcessor, steps, self.keys, self.aggregates)
+        supply.state_kind = self.state_kind
+        return supply
 
     @property
     def combine(self) -> Callable[[], Processor]:

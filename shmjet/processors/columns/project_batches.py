@@ -69,3 +69,11 @@ def project_batches(steps: Sequence[tuple[str, Any]]) -> Callable[[], Processor]
         >>> verify_processor(swapped).inputs([Batch({"a": [1], "b": [2]})]).expect([Batch({"a": [2], "b": [1]})])
     """
     return Supply(ProjectBatchesProcessor, tuple((kind, given) for kind, given in steps))
+
+
+def steps_of(supplier: object) -> Steps | None:
+    """Return the steps of a supplier that `project_batches` gave; None for any other."""
+    if isinstance(supplier, Supply) and supplier.processor is ProjectBatchesProcessor:
+        steps: Steps = supplier.args[0]
+        return steps
+    return None

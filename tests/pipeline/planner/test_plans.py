@@ -10,6 +10,7 @@ import pytest
 
 from shmjet.aggregate_ops import AggregateOperation, counting
 from shmjet.columns import count
+from shmjet.columns import list_ as column_list
 from shmjet.core.column_key import column
 from shmjet.pipeline import BatchStage, Pipeline, SinkDef, SourceDef, Table, on_keys
 from shmjet.pipeline.planner.model import PhysicalPlan
@@ -220,6 +221,32 @@ def test_batches_become_items_where_a_stage_works_on_items_and_stay_batches_else
     assert shape(plan)[:2] == ["a > aggregate_by_key-rows", "aggregate_by_key-rows > aggregate_by_key-accumulate"]
     plan = planned(lambda a, b: a.group_by("k").agg(n=count()), columnar=True)
     assert shape(plan)[0] == "a > group_by-accumulate"
+
+
+def test_projections_are_computed_where_their_results_are_grouped_if_nobody_else_reads_them() -> None:
+    v = column("v")
+    plan = planned(lambda a, b: a.filter(v > 1).select(w=v * 2).group_by("w").agg(n=count()), columnar=True)
+    fused = "fused(filter, select, group_by-accumulate)"
+    assert shape(plan)[:2] == [f"a > {fused}", f"{fused} > group_by-combine: partitioned"]
+    vertex = next(each for each in plan.vertices if each.name == fused)
+    assert vertex.stages == ("filter", "select", "group_by")
+    assert "each processor groups its columns, as it computes them" in vertex.why
+
+    def apart(a: Any, b: Any) -> Any:
+        return a.filter(v > 1).set_local_parallelism(3).group_by().agg(n=count())
+
+    assert shape(planned(apart, columnar=True))[:2] == ["a > filter", "filter > group_by-accumulate"]
+    plan = planned(lambda a, b: a.filter(v > 1).group_by("v").agg(every=column_list("w")), columnar=True)
+    assert shape(plan)[0] == "a > filter"
+    plan = planned(lambda a, b: a.filter(v > 1).rebalance().group_by().agg(n=count()), columnar=True)
+    assert shape(plan)[0] == "a > filter"
+
+    def twice(a: Any, b: Any) -> Any:
+        kept = a.filter(v > 1)
+        kept.write_to(list_sink("other"))
+        return kept.group_by().agg(n=count())
+
+    assert shape(planned(twice, columnar=True))[0] == "a > filter"
 
 
 def parallelism(plan: PhysicalPlan) -> dict[str, int]:
