@@ -692,6 +692,14 @@ def keep_rows(values: Array, itemsize: int, mask: Array, out: Array) -> int:
         ValueError: the arrays do not fit.
     """
 
+def take_numbers(values: Array, itemsize: int, rows: Array, out: Array) -> None:
+    """Write the values (1, 2, 4 or 8 bytes each) with these numbers (int64), in that order.
+
+    Raises:
+        IndexError: a number is less than 0, or too large.
+        ValueError: the arrays do not fit.
+    """
+
 # -- decimals (decimal.h) --------------------------------------------------------------------------
 
 Decimals: TypeAlias = tuple[Array, int, bool, int]

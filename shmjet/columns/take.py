@@ -5,17 +5,20 @@ Must not know why rows are taken.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from shmjet._native._columns import take_numbers
 from shmjet.columns.schemas import nulls
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values
 from shmjet.data.text import Mask
 
 Rows: TypeAlias = npt.NDArray[np.int64]
+
+_WIDTHS: Final = (1, 2, 4, 8)
 
 
 def take_rows(batch: Batch, rows: Rows) -> Batch:
@@ -29,10 +32,10 @@ def take_rows(batch: Batch, rows: Rows) -> Batch:
         IndexError: a number is too large.
     """
     stored, masks = batch.parts()
-    columns: dict[str, Values] = {name: _frozen(values.take(rows)) for name, values in stored.items()}
+    columns: dict[str, Values] = {name: _frozen(_taken(values, rows)) for name, values in stored.items()}
     validity: dict[str, Mask] = {}
     for name, mask in masks.items():
-        if not (taken := mask.take(rows)).all():
+        if not (taken := _taken(mask, rows)).all():
             validity[name] = _frozen(taken)
     return Batch.trusted(columns, validity, len(rows) if columns else 0)
 
@@ -48,12 +51,29 @@ def take_rows_or_nulls(batch: Batch, rows: Rows) -> Batch:
         columns = {name: _frozen(nulls(values.dtype, len(rows))) for name, values in stored.items()}
         return Batch.trusted(columns, {name: _frozen(present) for name in columns}, len(rows) if columns else 0)
     places = np.where(missing, 0, rows)
-    columns = {name: _frozen(values.take(places)) for name, values in stored.items()}
+    columns = {name: _frozen(_taken(values, places)) for name, values in stored.items()}
     validity: dict[str, Mask] = {}
     for name in columns:
         mask = masks.get(name)
-        validity[name] = _frozen(present if mask is None else present & mask.take(places))
+        validity[name] = _frozen(present if mask is None else present & _taken(mask, places))
     return Batch.trusted(columns, validity, len(rows) if columns else 0)
+
+
+def _taken(values: Any, rows: Rows) -> Any:
+    """Return values of any kind at some rows: `values.take(rows)`, where rows far apart cost less."""
+    if (
+        not isinstance(values, np.ndarray)
+        or values.dtype.kind not in "biufmM"
+        or values.dtype.itemsize not in _WIDTHS
+        or not (values.flags.c_contiguous and values.flags.aligned)
+        or rows.dtype != np.int64
+        or not rows.flags.c_contiguous
+    ):
+        return values.take(rows)
+    width = values.dtype.itemsize
+    result = np.empty(len(rows), values.dtype)
+    take_numbers(values.view(f"u{width}"), width, rows, result.view(f"u{width}"))
+    return result
 
 
 def _frozen(values: Any) -> Any:

@@ -1,8 +1,9 @@
-/* Bindings of arithmetic.h and keep.h. */
+/* Bindings of arithmetic.h, keep.h and take.h. */
 #include "columns/arithmetic.h"
 
 #include "columns/columns.h"
 #include "columns/keep.h"
+#include "columns/take.h"
 
 /* What a call works on: an array each, of `rows` values or of one. */
 typedef struct {
@@ -82,9 +83,39 @@ unfit:
     return released(&arrays, NULL);
 }
 
+/* take_numbers(values, itemsize, rows, out) -> None */
+static PyObject *take_numbers(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *values, *numbers, *out;
+    Py_ssize_t itemsize;
+    if (!PyArg_ParseTuple(args, "OnOO:take_numbers", &values, &itemsize, &numbers, &out)) return NULL;
+    arrays_t arrays = {.held = 0};
+    if (hold(&arrays, values, 0) < 0 || hold(&arrays, numbers, 0) < 0 || hold(&arrays, out, 1) < 0)
+        return released(&arrays, NULL);
+    const void *from = arrays.views[0].buf;
+    void *to = arrays.views[2].buf;
+    const int64_t *rows = arrays.views[1].buf;
+    int64_t wanted = arrays.views[1].len / 8;
+    int is_width = itemsize == 1 || itemsize == 2 || itemsize == 4 || itemsize == 8;
+    if (!is_width || arrays.views[1].len % 8 || (uintptr_t)rows % 8 || arrays.views[2].len != wanted * itemsize ||
+        (uintptr_t)from % (uintptr_t)itemsize || (uintptr_t)to % (uintptr_t)itemsize) {
+        PyErr_SetString(PyExc_ValueError, "aligned values of 1, 2, 4 or 8 bytes, int64 numbers and room are needed");
+        return released(&arrays, NULL);
+    }
+    if (!rows_are_there(rows, wanted, arrays.views[0].len / itemsize)) {
+        PyErr_Format(PyExc_IndexError, "a row is not one of the %zd there are", arrays.views[0].len / itemsize);
+        return released(&arrays, NULL);
+    }
+    if (itemsize == 1) take_uint8_t(from, rows, wanted, to);
+    else if (itemsize == 2) take_uint16_t(from, rows, wanted, to);
+    else if (itemsize == 4) take_uint32_t(from, rows, wanted, to);
+    else take_uint64_t(from, rows, wanted, to);
+    return released(&arrays, Py_NewRef(Py_None));
+}
+
 PyMethodDef columns_arithmetic_methods[] = {
     {"checked_arithmetic", checked_arithmetic, METH_VARARGS,
      "checked_arithmetic(symbol, kind, itemsize, one, two, out) -> bool: a result has left the type"},
     {"keep_rows", keep_rows, METH_VARARGS, "keep_rows(values, itemsize, mask, out) -> int: the values kept"},
+    {"take_numbers", take_numbers, METH_VARARGS, "take_numbers(values, itemsize, rows, out) -> None"},
     {NULL, NULL, 0, NULL},
 };

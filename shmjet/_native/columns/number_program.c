@@ -69,11 +69,13 @@ int program_bind(program_t *program, PyObject *code, PyObject *columns, PyObject
     Py_buffer *words = given ? program_hold(program, values, PyBUF_SIMPLE) : NULL;
     Py_buffer *marks = words && mask != Py_None ? program_hold(program, mask, PyBUF_SIMPLE) : NULL;
     if (!words || (mask != Py_None && !marks)) return -1;
-    if (marks && marks->len != rows) return PyErr_SetString(PyExc_ValueError, "a mask has a byte for each row"), -1;
+    if (marks && marks->len != rows)
+        return PyErr_SetString(PyExc_ValueError, "a mask has a byte for each row"), -1;
     program->rows = rows;
     program->marks = marks ? marks->buf : NULL;
     program->kept = marks ? marked_rows(marks->buf, rows) : rows;
-    if (program->kept < 2) return PyErr_SetString(PyExc_ValueError, "a program needs two rows"), -1;
+    if (program->kept < 2)
+        return PyErr_SetString(PyExc_ValueError, "a program needs two rows"), -1;
     if (hold_columns(program, columns, rows, 0) < 0) return -1;
     program->columns = program->count;
     if (make_room(program, words) < 0) return -1;
@@ -87,7 +89,8 @@ int program_bind(program_t *program, PyObject *code, PyObject *columns, PyObject
 }
 
 int program_blocks(const program_t *program, program_taker_t *take, void *taker) {
-    return program->marks || program->chooser ? program_run_chosen(program, take, taker) : program_run(program, take, taker);
+    if (program->marks || program->chooser) return program_run_chosen(program, take, taker);
+    return program_run(program, take, taker);
 }
 
 /* run_numbers(code, columns, values, results, rows, mask) -> bool: a result has left its type */
