@@ -693,7 +693,7 @@ def keep_rows(values: Array, itemsize: int, mask: Array, out: Array) -> int:
     """
 
 def take_numbers(values: Array, itemsize: int, rows: Array, out: Array) -> None:
-    """Write the values (1, 2, 4 or 8 bytes each) with these numbers (int64), in that order.
+    """Write the values (4 or 8 bytes each) with these numbers (int64), in that order.
 
     Raises:
         IndexError: a number is less than 0, or too large.

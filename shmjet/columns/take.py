@@ -18,7 +18,9 @@ from shmjet.data.text import Mask
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 
-_WIDTHS: Final = (1, 2, 4, 8)
+_FAR_BYTES: Final = 2 << 20
+_MANY_ROWS: Final = 2048
+"""From these on rows are asked for ahead: of what lies in a core's caches, and of few, numpy takes them faster."""
 
 
 def take_rows(batch: Batch, rows: Rows) -> Batch:
@@ -60,11 +62,13 @@ def take_rows_or_nulls(batch: Batch, rows: Rows) -> Batch:
 
 
 def _taken(values: Any, rows: Rows) -> Any:
-    """Return values of any kind at some rows: `values.take(rows)`, where rows far apart cost less."""
+    """Return values of any kind at some rows: `values.take(rows)`, where many rows that lie far apart cost less."""
     if (
-        not isinstance(values, np.ndarray)
+        len(rows) < _MANY_ROWS
+        or not isinstance(values, np.ndarray)
+        or values.nbytes < _FAR_BYTES
         or values.dtype.kind not in "biufmM"
-        or values.dtype.itemsize not in _WIDTHS
+        or values.dtype.itemsize not in (4, 8)
         or not (values.flags.c_contiguous and values.flags.aligned)
         or rows.dtype != np.int64
         or not rows.flags.c_contiguous

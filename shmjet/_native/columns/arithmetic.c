@@ -95,19 +95,17 @@ static PyObject *take_numbers(PyObject *Py_UNUSED(module), PyObject *args) {
     void *to = arrays.views[2].buf;
     const int64_t *rows = arrays.views[1].buf;
     int64_t wanted = arrays.views[1].len / 8;
-    int is_width = itemsize == 1 || itemsize == 2 || itemsize == 4 || itemsize == 8;
-    if (!is_width || arrays.views[1].len % 8 || (uintptr_t)rows % 8 || arrays.views[2].len != wanted * itemsize ||
+    if ((itemsize != 4 && itemsize != 8) ||
+        arrays.views[1].len % 8 || (uintptr_t)rows % 8 || arrays.views[2].len != wanted * itemsize ||
         (uintptr_t)from % (uintptr_t)itemsize || (uintptr_t)to % (uintptr_t)itemsize) {
-        PyErr_SetString(PyExc_ValueError, "aligned values of 1, 2, 4 or 8 bytes, int64 numbers and room are needed");
+        PyErr_SetString(PyExc_ValueError, "aligned values of 4 or 8 bytes, int64 numbers and room are needed");
         return released(&arrays, NULL);
     }
     if (!rows_are_there(rows, wanted, arrays.views[0].len / itemsize)) {
         PyErr_Format(PyExc_IndexError, "a row is not one of the %zd there are", arrays.views[0].len / itemsize);
         return released(&arrays, NULL);
     }
-    if (itemsize == 1) take_uint8_t(from, rows, wanted, to);
-    else if (itemsize == 2) take_uint16_t(from, rows, wanted, to);
-    else if (itemsize == 4) take_uint32_t(from, rows, wanted, to);
+    if (itemsize == 4) take_uint32_t(from, rows, wanted, to);
     else take_uint64_t(from, rows, wanted, to);
     return released(&arrays, Py_NewRef(Py_None));
 }

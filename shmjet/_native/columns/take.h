@@ -29,8 +29,6 @@ SIMD_CLONES static int rows_are_there(const int64_t *rows, int64_t wanted, int64
         for (; i < wanted; i++) to[i] = from[rows[i]];                                                              \
     }
 
-TAKE(uint8_t)
-TAKE(uint16_t)
 TAKE(uint32_t)
 TAKE(uint64_t)
 
