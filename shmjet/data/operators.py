@@ -422,6 +422,8 @@ def cast(values: Array, dtype: np.dtype[Any], valid: Mask) -> Array:
     try:
         with np.errstate(all="ignore"):
             result: Array = there.astype(dtype)
+            if pair[0] == "b":  # every number holds 0 and 1
+                return result
             wrong = _is_lost(there, result)
     except OverflowError:
         raise BatchError(f"a value of {values.dtype} is out of the range of {dtype}") from None

@@ -10,7 +10,7 @@
 
 #include "columns/simd.h"
 
-#define TAKE_AHEAD 64
+#define TAKE_AHEAD 256
 
 /* Whether all numbers are from 0 to below `count`. */
 SIMD_CLONES static int rows_are_there(const int64_t *rows, int64_t wanted, int64_t count) {
