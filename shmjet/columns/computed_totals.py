@@ -49,7 +49,7 @@ class ComputedTotals:
         self._places = {name: place for place, name in enumerate(columns)}
         self._program = Program(expressions)
         self._numbers = self._program.in_registers()
-        self._known: dict[int, tuple[Compiled, list[StateForm], bytes] | None] = {}
+        self._known: dict[Compiled, tuple[list[StateForm], bytes] | None] = {}
 
     def add(self, groups: Groups, batch: Batch, chosen: RowChooser | NumberProgram | None = None) -> bool:
         """Add what the expressions give in some rows of a batch.
@@ -75,12 +75,12 @@ class ComputedTotals:
             condition = _condition(chosen, batch)
             if condition is None or call.has_nulls:
                 return False
-        known = self._known.get(id(call.program))
-        if known is None:
-            known = self._known[id(call.program)] = self._registers(call)
-        return known is not None and groups.add_computed(call, known[1], known[2], condition)
+        if call.program not in self._known:
+            self._known[call.program] = self._registers(call.program)
+        known = self._known[call.program]
+        return known is not None and groups.add_computed(call, *known, condition)
 
-    def _registers(self, call: Call) -> tuple[Compiled, list[StateForm], bytes] | None:
+    def _registers(self, program: Compiled) -> tuple[list[StateForm], bytes] | None:
         """Return what a table has to have for the results of a program, and where they are; None: it takes none."""
         forms, registers = [], b""
         for result, aggregate in self._aggregates.items():
@@ -89,13 +89,13 @@ class ComputedTotals:
                 registers += _COUNTED
                 continue
             place = self._places[aggregate.column]
-            dtype = call.program.dtypes[place]
+            dtype = program.dtypes[place]
             if dtype == np.bool_:
                 return None
             forms.append(StateForm(state_dtype(result, aggregate, dtype), True))
-            value, known = call.program.places[place]
+            value, known = program.places[place]
             registers += bytes((ord(dtype.kind), value, _NO_REGISTER if known is None else known))
-        return call.program, forms, registers  # the program, so that no other one gets its id
+        return forms, registers
 
 
 def _condition(condition: NumberProgram, batch: Batch) -> Call | None:

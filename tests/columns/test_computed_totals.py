@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 from hypothesis import given
@@ -234,6 +235,21 @@ def test_what_was_captured_before_stays_and_the_group_is_noted() -> None:
     updates = groups.take_updates()
     assert updates is not None
     assert updates.tolist() == [True]
+
+
+def test_what_adds_them_goes_on_in_another_process() -> None:
+    batches = numbers(a=[1, 2, 3], x=[0.5, 1.5, 2.5])
+    steps = [("where", a > 1), ("select", [("y", a * x)])]
+    aggregates = {"s": sum_("y")}
+    groups = TypedGroups((), aggregates)
+    projected = ProjectedGroups(steps, (), aggregates)
+    made = projected.add(batches[0], groups)
+    assert made is not None
+    groups.add(made)
+    assert projected.add(batches[1], groups) is None
+    other = cloudpickle.loads(cloudpickle.dumps(projected))
+    assert other.add(batches[1], groups) is None
+    assert groups.results(0, 9)[0].to_dict() == {"s": [3 * 10.5]}
 
 
 def test_types_that_change_from_batch_to_batch_give_what_they_give_in_any_order() -> None:
