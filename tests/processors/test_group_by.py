@@ -18,6 +18,7 @@ from shmjet import DAG, Batch, BatchError, between, column, columns, processors
 from shmjet.columns import count, first, last, max_, mean, min_, sum_, var
 from shmjet.core import Outbox
 from shmjet.core.context import ProcessorContext
+from shmjet.core.inbox import Inbox
 from shmjet.processors.columns.group_by import GroupBy
 from shmjet.processors.columns.project_batches import project_batches
 from shmjet.testing import verify_processor
@@ -138,6 +139,28 @@ def test_projections_in_the_first_stage_give_what_they_give_before_it(
         assert {key: {name: row[name] for name in EVERYTHING} for key, row in by_key(mine, *keys).items()} == expected(
             doubled, *keys
         )
+
+
+def test_a_call_of_the_first_stage_takes_no_longer_than_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+
+    def passing() -> int:
+        now[0] += 400_000
+        return now[0]
+
+    monkeypatch.setattr("shmjet.processors.columns.group_by.monotonic_ns", passing)
+    grouping = processors.group_by().agg(total=sum_("v"))
+    driver = Driver(processors_of(grouping.accumulate_projected((("where", column("v") > 0),)))[0])
+    inbox = Inbox()
+    inbox.fill([Batch({"v": [number]}) for number in range(20)])
+    left = [20]
+    while inbox:
+        driver.call(driver.processor.process, 0, inbox)
+        left.append(len(inbox))
+    assert 1 <= left[0] - left[1] < 20
+    assert all(before > after for before, after in itertools.pairwise(left))
+    output = run(grouping.combine, driver.complete())
+    assert [row for batch in output for row in batch.tuples()] == [(sum(range(20)),)]
 
 
 def test_projections_in_the_first_stage_take_batches_only() -> None:

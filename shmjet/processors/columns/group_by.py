@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from shmjet._native import index_of_special
@@ -16,7 +17,7 @@ from shmjet.columns.aggregates import Aggregate
 from shmjet.core.column_key import ColumnKey, checked_names
 from shmjet.core.expressions import Expression
 from shmjet.core.inbox import Inbox
-from shmjet.core.latency_policy import may_be_saved
+from shmjet.core.latency_policy import may_be_saved, policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
@@ -219,6 +220,21 @@ class ProjectedGroupByProcessor(GroupByProcessor):
         super().start(context)
         self._projected = ProjectedGroups(self._steps, self._keys, self._aggregates)
         self._empty = EmptyResults(at_once=may_be_saved(context))
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Take batches for as long as a call should take, unless what is emitted waits for room."""
+        if not self.emission.flush():
+            return
+        self.release(inbox)
+        deadline = monotonic_ns() + policy_in(self.context).call_ns
+        while inbox:
+            batch = inbox.poll()
+            self.absorb(ordinal, [batch])
+            if not self.emission.flush():
+                self.hold(inbox, batch)
+                return
+            if monotonic_ns() >= deadline:
+                return
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Group what the steps make of a list of batches, in order."""
