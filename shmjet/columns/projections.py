@@ -173,17 +173,21 @@ class _Filter(_Pass):
 
     def chooser(self, batch: Batch) -> RowChooser | None:
         """Return what chooses the rows that are kept."""
-        return _unless_all(self._selection.chooser(batch), batch)
+        found = self._selection.chooser(batch)
+        return None if found.rows == batch.num_rows else found
 
     def chosen(self, batch: Batch, chooser: RowChooser | None) -> Batch:
         """Return the rows that are kept."""
-        kept = batch
-        for only in self._wanted:
-            kept = only.apply(kept)
+        kept = self._only_wanted(batch)
         return kept if chooser is None else chooser.batch(batch, kept.names)
 
+    def _only_wanted(self, batch: Batch) -> Batch:
+        for only in self._wanted:
+            batch = only.apply(batch)
+        return batch
 
-class _FilteredProjection(_Pass):
+
+class _FilteredProjection(_Filter):
     """A filter and the projection after it: no column is gathered that is only computed with.
 
     Args:
@@ -191,29 +195,14 @@ class _FilteredProjection(_Pass):
     """
 
     def __init__(self, selection: Selection | Selections, wanted: Sequence[_Only], projection: Projection) -> None:
-        self._selection = selection
-        self._wanted = wanted
+        super().__init__(selection, wanted)
         self._projection = projection
         self.outputs, self.keep = projection.outputs, projection.keep
 
-    @property
-    def condition(self) -> NumberProgram | None:
-        """What chooses the rows that the filter keeps."""
-        return self._selection.in_register
-
-    def chooser(self, batch: Batch) -> RowChooser | None:
-        """Return what chooses the rows that the filter keeps."""
-        return _unless_all(self._selection.chooser(batch), batch)
-
     def chosen(self, batch: Batch, chooser: RowChooser | None) -> Batch:
         """Return what the projection makes of the rows that the filter keeps."""
-        for only in self._wanted:
-            batch = only.apply(batch)
+        batch = self._only_wanted(batch)
         return self._projection.apply(batch) if chooser is None else self._projection.apply_to_rows(batch, chooser)
-
-
-def _unless_all(chooser: RowChooser, batch: Batch) -> RowChooser | None:
-    return None if chooser.rows == batch.num_rows else chooser
 
 
 class _Only(_Pass):

@@ -204,13 +204,11 @@ class ProjectedGroupByProcessor(GroupByProcessor):
 
     Args:
         steps: as of `project_batches`.
-        keys, aggregates, tells_columns: as of `GroupByProcessor`.
+        keys, aggregates: as of `GroupByProcessor`.
     """
 
-    def __init__(
-        self, steps: Steps, keys: tuple[str, ...], aggregates: Mapping[str, Aggregate], tells_columns: bool = False
-    ) -> None:
-        super().__init__(keys, aggregates, None, None, finishes=False, tells_columns=tells_columns)
+    def __init__(self, steps: Steps, keys: tuple[str, ...], aggregates: Mapping[str, Aggregate]) -> None:
+        super().__init__(keys, aggregates, None, None, finishes=False)
         self._steps = steps
 
     def start(self, context: ProcessorContext) -> None:
