@@ -94,7 +94,8 @@ class BatchBuilder:
                 self._offsets[name] = np.zeros(rows + 1, np.int64)
             else:
                 self._columns[name] = np.empty(rows, physical_kind(name, kind))
-            if any(name in part.parts()[1] for part in self._parts):
+            # The mask of a batch without rows says something of its kind, not of the rows of the others.
+            if any((part.num_rows or not rows) and name in part.parts()[1] for part in self._parts):
                 self._masks[name] = np.ones(rows, np.bool_)
 
     def _copy(self, part: Batch) -> None:
@@ -111,6 +112,6 @@ class BatchBuilder:
             else:
                 target[first:last] = values
             mask = masks.get(name)
-            if mask is not None:
+            if mask is not None and name in self._masks:
                 self._masks[name][first:last] = mask
         self._row = last

@@ -200,14 +200,16 @@ class Batch(Columnar):
         if not is_same:
             other = next(part.schema for part in parts if part.schema != first.schema)
             raise BatchError(f"batches of different columns cannot be joined: {first.schema} and {other}")
-        masked = {name for part in parts if part._validity for name in part._validity}
+        rows = sum(part.num_rows for part in parts)
+        # The mask of a batch without rows says something of its kind, not of the rows of the others.
+        masked = {name for part in parts if part._validity and (part.num_rows or not rows) for name in part._validity}
         validity = {
             name: np.concatenate([part._validity.get(name, np.ones(part.num_rows, np.bool_)) for part in parts])
             for name in columns
             if name in masked
         }
         self = object.__new__(cls)
-        self._set(columns, validity, sum(part.num_rows for part in parts))
+        self._set(columns, validity, rows)
         return self
 
     # -- exchange with other libraries ---------------------------------------------------------------------------------

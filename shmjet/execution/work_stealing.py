@@ -26,6 +26,11 @@ _LONGEST_WAIT_NS = 100_000_000
 _STAY_NS = 100_000_000
 """How long a tasklet that could not be handed over is left alone."""
 _MOST_TRIES = 4
+_LEAST_BUSY_NS = 1_000_000
+"""What a tasklet has worked, at least, before it is given away: one that waits for its input is no load, and lanes
+that have come to cross processes stay so."""
+_LOOKED_AT_NS = 5_000_000
+"""Over how long a worker looks at what it has slept: a short wait for a neighbour makes it no thief."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,16 @@ class Stealing:
         self._margin = margin if index < len(blocks) else None
         self._asked_until_ns = 0
         self._wait_ns = 0
+        self._since_ns = 0
+        self._idle_ns = 0
+        self._has_time = False
 
     # -- as a thief ---------------------------------------------------------------------------------------------
 
     def look_for_work(self, own: int, now: int) -> bool:
         """Ask the worker with the longest list for a tasklet, if it has enough more than the `own` ones and is awake.
+
+        It asks for none while its own tasklets keep it awake for half of the time or more.
 
         Returns:
             whether there is such a worker.
@@ -73,10 +83,19 @@ class Stealing:
                 longest, victim = length, block
         if victim is None:
             return False
-        if now >= self._asked_until_ns:
+        if now >= self._asked_until_ns and (margin < 0 or self._would_have_time(own, now)):
             self._asked_until_ns = now + _ANSWER_NS
             victim.words[control.THIEF] = self._index + 1
         return True
+
+    def _would_have_time(self, own: int, now: int) -> bool:
+        """Return whether the worker, with so many tasklets, has lately slept for more than half of the time."""
+        span = now - self._since_ns
+        if span >= _LOOKED_AT_NS:
+            idle = self._all[self._index].words[control.IDLE_NS]
+            self._has_time = 2 * (idle - self._idle_ns) > span
+            self._since_ns, self._idle_ns = now, idle
+        return self._has_time or not own
 
     def next_look_ns(self) -> int:
         """Return how long to sleep at most before looking again; longer each time until something comes."""
@@ -98,7 +117,10 @@ class Stealing:
                 block.doorbell.ring()
 
     def give(self, tasklets: Sequence[Hosted], now: int) -> Given | None:
-        """Take the tasklet that has worked most out for the worker that has asked; None: none goes."""
+        """Take the tasklet that has worked most out for the worker that has asked; None: none goes.
+
+        Before it has worked a millisecond none goes, unless the margin is negative, as in tests.
+        """
         if self._margin is None:
             return None
         words = self._all[self._index].words
@@ -112,6 +134,8 @@ class Stealing:
         for tasklet, deployment in sorted(tasklets, key=lambda pair: -pair[0].busy_ns):
             if now < tasklet.stays_until_ns or tries == _MOST_TRIES:
                 continue
+            if self._margin >= 0 and tasklet.busy_ns < _LEAST_BUSY_NS:
+                break
             tries += 1
             handed = deployment.hand_over(tasklet, thief)
             if handed is not None:

@@ -334,6 +334,19 @@ def test_a_pile_becomes_what_concat_makes(rows: list[list[tuple[Any, int]]], nby
     assert builder.batch == Batch.concat(parts)
 
 
+def test_a_head_leaves_no_mask_in_what_it_is_joined_with() -> None:
+    nothing = np.zeros(0, np.bool_)
+    head, batch = Batch.trusted({"n": np.zeros(0, np.int64)}, {"n": nothing}, 0), Batch({"n": [1, 2]})
+    builder = BatchBuilder()
+    for part in (head, batch, batch):
+        builder.add(part)
+    while not builder.join(1):
+        pass
+    for made in (builder.batch, Batch.concat([head, batch, batch]), Batch.concat([batch, head])):
+        assert isinstance(made["n"], np.ndarray), "a mask that hides nothing costs time and memory"
+    assert "n" in Batch.concat([head, head]).parts()[1], "no rows: the mask tells that the kind is known"
+
+
 @pytest.mark.parametrize("batch", [Batch({"k": [], "t": []}), Batch({"k": [None, None], "t": [None, None]})])
 def test_columns_without_a_value_fit_every_schema_of_the_build_side(batch: Batch) -> None:
     join = HashJoin([batch, Batch({"k": ["a"], "t": ["b"]})], on="k", schema={"k": str, "t": str})

@@ -1,6 +1,7 @@
-/* Binding of the kernels in join.h and join_probe.h: the type JoinTable. */
+/* Binding of the kernels in join.h, join_build.h and join_probe.h: the type JoinTable. */
 #include "columns/columns.h"
 
+#include "columns/join_build.h"
 #include "columns/join_probe.h"
 
 typedef struct {

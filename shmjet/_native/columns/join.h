@@ -22,6 +22,7 @@
 #include "columns/join_direct.h"
 
 #define JOIN_BLOCK 64
+#define JOIN_AHEAD 256        /* rows of a direct table whose slots are on their way */
 #define JOIN_FIRST_BITS 10
 #define JOIN_MOVED 512        /* slots moved with a block of rows */
 #define JOIN_TOUCHED 16384    /* bytes prepared with a block: all, from half full to five eighths */
@@ -259,6 +260,13 @@ typedef struct {
     uint32_t tuples[JOIN_BLOCK];                   /* its classes, a byte each */
 } join_block_t;
 
+/* A block of rows whose key is one number. */
+typedef struct {
+    uint64_t payloads[JOIN_AHEAD];
+    uint8_t classes[JOIN_AHEAD];
+    int64_t count;
+} join_numbers_t;
+
 static inline int64_t join_store_tuple(join_table_t *table, const join_block_t *block, int64_t i) {
     int64_t place = join_allot(table, 16 + 8 * (size_t)table->columns);
     if (place < 0) return place;
@@ -283,7 +291,7 @@ static inline int join_is_tuple(const join_table_t *table, uint64_t place, const
 /* Reads the numbers of a column. */
 static inline void join_read_numbers(const key_column_t *key, int64_t start, int64_t count, uint64_t *payloads,
                                      uint8_t *classes) {
-    memset(payloads, 0, JOIN_BLOCK * sizeof *payloads);
+    memset(payloads, 0, (size_t)count * sizeof *payloads);
     switch (key->form) {
         JOIN_READ(ORDER_BOOL)
         JOIN_READ(ORDER_I8)
@@ -350,14 +358,9 @@ static inline void join_read_any(const join_table_t *table, const key_column_t *
     }
 }
 
-/* Reads the keys of up to JOIN_BLOCK rows and asks for the memory that they need. */
+/* Reads the keys of up to JOIN_BLOCK rows and asks for the memory that they need; not for a direct table. */
 static inline void join_read(const join_table_t *table, const key_column_t *keys, int64_t start, int64_t count,
                              join_block_t *block) {
-    if (table->direct.slots) {
-        join_read_numbers(keys, start, count, block->keys, block->classes);
-        join_direct_prefetch(&table->direct, block->keys, count);
-        return;
-    }
     if (table->mode == JOIN_ONE) join_read_one(keys, start, count, block);
     else if (table->mode == JOIN_TUPLE) join_read_tuple(table, keys, start, count, block);
     else join_read_any(table, keys, start, count, block);
@@ -411,103 +414,48 @@ static inline void join_set_state(join_table_t *table, join_slot_t *slot, uint64
     else memcpy(table->arena + (slot->state >> JOIN_ROW), &state, 8);
 }
 
-/* -- building ------------------------------------------------------------------------------------------------------ */
+/* -- rows of a direct table ---------------------------------------------------------------------------------------- */
 
-/* Adds the i-th row of a block; `left`: rows of this call, with it. */
-static inline int join_add_row(join_table_t *table, const join_block_t *block, int64_t i, const key_column_t *keys,
-                               int64_t row, int64_t left) {
-    const uint64_t number = (uint64_t)table->rows;
-    join_slot_t *slot = join_find(table, block, i, keys, row);
-    if (slot && !table->links && join_reserve_links(table, left)) return JOIN_NO_MEMORY;
-    if (table->links) table->links[number] = (uint32_t)number;
-    if (slot) {
-        uint64_t state = join_state(table, slot);
-        join_link(table, state >> JOIN_ROW);
-        join_set_state(table, slot, number << JOIN_ROW | (state & 0xff) | JOIN_SEVERAL);
-    } else if (block->classes[i] != KEY_NONE) {
-        uint64_t state = number << JOIN_ROW | (uint64_t)block->classes[i] << JOIN_CLASS | JOIN_USED;
-        join_slot_t fresh = {block->keys[i], state};
-        if (table->mode != JOIN_ONE) {
-            int64_t place =
-                table->mode == JOIN_TUPLE ? join_store_tuple(table, block, i) : join_store_any(table, keys, row);
-            if (place < 0) return JOIN_NO_MEMORY;
-            fresh.state = (uint64_t)place << JOIN_ROW | JOIN_USED;
-            join_set_state(table, &fresh, state);
-        }
-        uint64_t at = block->hashes[i] >> (64 - table->bits), mask = (UINT64_C(1) << table->bits) - 1;
-        while (table->slots[at].state) at = (at + 1) & mask;
-        table->slots[at] = fresh;
-        table->used++;
-    }
-    table->rows++;
-    return JOIN_OK;
+/* Rows in order, whose keys are read a block ahead, so that who handles one row can ask for the slot of a later one. */
+typedef struct {
+    const key_column_t *key;
+    const join_direct_t *direct;
+    int64_t at, rows; /* what is to be read yet */
+    join_numbers_t blocks[2], *now, *next;
+} join_walk_t;
+
+static inline void join_walk_read(join_walk_t *walk) {
+    const int64_t left = walk->rows - walk->at, count = left < JOIN_AHEAD ? left : JOIN_AHEAD;
+    walk->next->count = count;
+    join_read_numbers(walk->key, walk->at, count, walk->next->payloads, walk->next->classes);
+    walk->at += count;
 }
 
-/* As join_add_row, for a direct table. */
-static inline int join_add_directly(join_table_t *table, const join_block_t *block, int64_t i, int64_t left) {
-    const join_direct_t *direct = &table->direct;
-    const uint64_t number = (uint64_t)table->rows, place = join_direct_place(direct, block->keys[i]);
-    if (block->classes[i] != KEY_NONE) {
-        if (block->classes[i] != direct->class || place >= direct->span) return JOIN_UNSURVEYED;
-        const uint32_t before = direct->slots[place];
-        if (before && !table->links && join_reserve_links(table, left)) return JOIN_NO_MEMORY;
-        if (table->links) table->links[number] = (uint32_t)number;
-        if (before) join_link(table, join_direct_row(before));
-        else table->used++;
-        direct->slots[place] = join_direct_slot(number, before != 0);
-    } else if (table->links) {
-        table->links[number] = (uint32_t)number;
-    }
-    table->rows++;
-    return JOIN_OK;
+/* Begins at row `start`. A step is to follow. */
+static inline void join_walk_begin(join_walk_t *walk, const join_direct_t *direct, const key_column_t *key,
+                                   int64_t start, int64_t rows) {
+    walk->key = key;
+    walk->direct = direct;
+    walk->at = start;
+    walk->rows = rows;
+    walk->now = &walk->blocks[0];
+    walk->next = &walk->blocks[1];
+    join_walk_read(walk);
+    for (int64_t i = 0; i < walk->next->count; i++) join_direct_ask(direct, walk->next->payloads[i]);
 }
 
-/* What keys of these columns are. */
-static inline join_mode_t join_mode_of(const key_column_t *keys, int64_t key_count) {
-    int64_t numbers = 0;
-    while (numbers < key_count && key_is_word(&keys[numbers])) numbers++;
-    return numbers < key_count || numbers > JOIN_NUMBERS ? JOIN_ANY : numbers == 1 ? JOIN_ONE : JOIN_TUPLE;
+/* Goes on to the next block, which becomes `now`; returns how many rows it has, 0 at the end. */
+static inline int64_t join_walk_step(join_walk_t *walk) {
+    join_numbers_t *before = walk->now;
+    walk->now = walk->next;
+    walk->next = before;
+    join_walk_read(walk);
+    return walk->now->count;
 }
 
-/* Notes the keys of rows before any is added. */
-static inline void join_survey(join_table_t *table, const key_column_t *keys, int64_t key_count, int64_t rows) {
-    uint64_t payloads[JOIN_BLOCK];
-    uint8_t classes[JOIN_BLOCK];
-    table->survey.rows += rows;
-    if (join_mode_of(keys, key_count) != JOIN_ONE) table->survey.is_mixed = 1;
-    for (int64_t start = 0; !table->survey.is_mixed && start < rows; start += JOIN_BLOCK) {
-        int64_t count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK;
-        join_read_numbers(keys, start, count, payloads, classes);
-        join_survey_numbers(&table->survey, payloads, classes, count);
-    }
-}
-
-/* Adds rows; they get the next numbers, even if they equal nothing. The first call decides what keys are. Returns
- * JOIN_OK, or what is wrong; some of the rows may have been added then. */
-static inline int join_add(join_table_t *table, const key_column_t *keys, int64_t key_count, int64_t rows) {
-    join_block_t block;
-    if (!table->columns) {
-        table->columns = key_count;
-        table->mode = join_mode_of(keys, key_count);
-        if (join_direct_fits(&table->survey) && join_direct_open(&table->direct, &table->survey))
-            return JOIN_NO_MEMORY;
-    }
-    if (table->rows + rows > (int64_t)JOIN_MOST_ROWS) return JOIN_FULL;
-    if (table->direct.slots && table->rows + rows > table->survey.rows) return JOIN_UNSURVEYED;
-    int status = table->links ? join_reserve_links(table, rows) : JOIN_OK;
-    for (int64_t start = 0; !status && start < rows; start += JOIN_BLOCK) {
-        int64_t count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK, left = rows - start;
-        if (table->direct.slots) {
-            join_read(table, keys, start, count, &block);
-            for (int64_t i = 0; !status && i < count; i++) status = join_add_directly(table, &block, i, left - i);
-            continue;
-        }
-        if ((status = join_step(table))) break;
-        join_read(table, keys, start, count, &block);
-        for (int64_t i = 0; !status && i < count; i++)
-            status = join_add_row(table, &block, i, keys, start + i, left - i);
-    }
-    return status;
+/* Asks for the slot of a row of the next block. */
+static inline void join_walk_ask(const join_walk_t *walk, int64_t i) {
+    if (i < walk->next->count) join_direct_ask(walk->direct, walk->next->payloads[i]);
 }
 
 #endif

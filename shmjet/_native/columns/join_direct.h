@@ -90,11 +90,9 @@ static inline uint32_t join_direct_slot(uint64_t row, int several) {
 
 static inline uint64_t join_direct_row(uint32_t slot) { return (uint64_t)(slot >> 1) - 1; }
 
-static inline void join_direct_prefetch(const join_direct_t *direct, const uint64_t *payloads, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        const uint64_t place = join_direct_place(direct, payloads[i]);
-        if (place < direct->span) __builtin_prefetch(&direct->slots[place], 1);
-    }
+static inline void join_direct_ask(const join_direct_t *direct, uint64_t payload) {
+    const uint64_t place = join_direct_place(direct, payload);
+    if (place < direct->span) __builtin_prefetch(&direct->slots[place], 1);
 }
 
 /* Returns the slot of a key, 0 if it has no row. */
