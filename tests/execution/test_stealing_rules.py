@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,7 @@ MS = 1_000_000
 @pytest.fixture
 def blocks() -> list[WorkerControl]:
     """Of two workers; the first has six tasklets and is awake."""
-    memory = memoryview(bytearray(control_size(2)))
+    memory = memoryview(mmap.mmap(-1, control_size(2)))
     made = [WorkerControl(memory, index * BLOCK_SIZE) for index in range(2)]
     made[0].words[control.TASKLETS] = 6
     return made
