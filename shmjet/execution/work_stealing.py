@@ -27,8 +27,8 @@ _STAY_NS = 100_000_000
 """How long a tasklet that could not be handed over is left alone."""
 _MOST_TRIES = 4
 _LEAST_BUSY_NS = 1_000_000
-"""What a tasklet has worked, at least, before it is given away: one that waits for its input is no load, and lanes
-that have come to cross processes stay so."""
+"""What a tasklet has worked, at least, before it is given away: while it waits for its input it burdens its owner with
+nothing, and lanes that have come to cross processes stay so."""
 _LOOKED_AT_NS = 5_000_000
 """Over how long a worker looks at what it has slept: a short wait for a neighbour makes it no thief."""
 

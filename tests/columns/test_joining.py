@@ -269,6 +269,12 @@ def test_a_table_refuses_what_does_not_fit_it() -> None:
             table.add([("i", 8, 2, np.array([0, other]), None, None)])
     with pytest.raises(ValueError, match="only rows that were surveyed"):
         table.add(numbers)  # one of its two rows is there
+    for other, dense in ((5, True), (-1, True), (10**6 + 1, False)):
+        pair: Any = [*numbers, ("i", 8, 2, np.array([0, 1 if dense else 10**6]), None, None)]
+        table = JoinTable()
+        table.survey(pair)
+        with pytest.raises(ValueError, match="only rows that were surveyed"):
+            table.add([*numbers, ("i", 8, 2, np.array([0, other]), None, None)])
 
 
 _CLOSE = st.integers(-3, 9)
@@ -314,6 +320,58 @@ def test_keys_close_together_match_as_in_python(data: st.DataObject, rows: int, 
     padded = [each for p in range(len(probe)) for each in [q for q in pairs if q[0] == p] or [(p, None)]]
     if flat:
         assert [row for part in join.left(batch, rows) for row in zip(part["p"], part["b"], strict=True)] == padded
+
+
+@given(data=st.data(), columns=st.integers(2, 5), rows=st.integers(1, 20))
+def test_keys_of_several_columns_close_together_match_as_in_python(
+    data: st.DataObject, columns: int, rows: int
+) -> None:
+    kinds = [data.draw(_KEYS) for _ in range(columns)]
+    build: list[list[Any]] = [data.draw(st.lists(st.none() | one, min_size=9, max_size=9)) for one, _ in kinds]
+    probe: list[list[Any]] = [data.draw(st.lists(st.none() | one, min_size=12, max_size=12)) for _, one in kinds]
+    names = [f"k{column}" for column in range(columns)]
+    try:
+        sides = [
+            Batch(dict(zip(names, side, strict=True)) | {at: range(len(side[0]))})
+            for side, at in ((build, "b"), (probe, "p"))
+        ]
+    except BatchError:
+        assume(False)
+    table, keys = sides[0], [*zip(*build, strict=True)]
+    join = HashJoin([table[:4], table[4:]], on=names)
+    expected = [
+        (p, b)
+        for p, one in enumerate(zip(*probe, strict=True))
+        for b, two in enumerate(keys)
+        if None not in one and one == two and not any(key != key for key in one)
+    ]
+    assert [row for part in join.inner(sides[1], rows) for row in zip(part["p"], part["b"], strict=True)] == expected
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("repeated", [0, 1, 700])
+@pytest.mark.parametrize("spread", [1, 1000])
+def test_many_rows_match_however_far_their_keys_lie_apart(columns: int, repeated: int, spread: int) -> None:
+    random = np.random.default_rng(columns * 10 + repeated)
+    places = random.permutation(np.concatenate([np.arange(3000), random.integers(0, 3000, repeated)]))
+    sought = random.integers(-500, 3500, 5000)
+
+    def keys(places: Any) -> dict[str, Any]:
+        digits = (places, places % 7 - 3, places // 11)
+        return {f"k{at}": digit * spread for at, digit in enumerate(digits[:columns])}
+
+    build, probe = Batch({**keys(places), "b": range(len(places))}), Batch({**keys(sought), "p": range(5000)})
+    by_place: dict[int, list[int]] = {}
+    for at, place in enumerate(places.tolist()):
+        by_place.setdefault(place, []).append(at)
+    pairs = [(p, by_place.get(place, [])) for p, place in enumerate(sought.tolist())]
+    for rows in (300, 1 << 16):
+        join = HashJoin([build[:900], build[900:1000], build[1000:]], on=[name for name in probe.names if name != "p"])
+        inner = [row for part in join.inner(probe, rows) for row in zip(part["p"], part["b"], strict=True)]
+        assert inner == [(p, b) for p, found in pairs for b in found]
+        left = [row for part in join.left(probe, rows) for row in zip(part["p"], part["b"], strict=True)]
+        assert left == [(p, b) for p, found in pairs for b in found or [None]]
+        assert [p for part in join.anti(probe) for p in part["p"]] == [p for p, found in pairs if not found]
 
 
 @given(

@@ -11,15 +11,15 @@
  * memory is given back in pieces. Memory comes from mmap: zeroed, and in huge pages where the kernel has them.
  *
  * A survey of all keys before the first is added makes the table as large at once as the keys that it has met let
- * expect, because fresh memory costs as much as filling it; and it finds keys that need no hashes at all
- * (join_direct.h).
+ * expect, because fresh memory costs as much as filling it; it finds keys that need no hashes at all (join_direct.h),
+ * and keys of several columns that fit into one number (join_packing.h).
  */
 #ifndef SHMJET_JOIN_H
 #define SHMJET_JOIN_H
 
 #include <stdlib.h>
 
-#include "columns/join_direct.h"
+#include "columns/join_packing.h"
 
 #define JOIN_BLOCK 64
 #define JOIN_AHEAD 256        /* rows of a direct table whose slots are on their way */
@@ -38,10 +38,8 @@
 
 enum { JOIN_OK = 0, JOIN_NO_MEMORY = -1, JOIN_FULL = -2, JOIN_UNSURVEYED = -3 };
 
-/* What keys are: one number, up to JOIN_NUMBERS of them, or anything. */
+/* What keys are: one number (or several that are packed into one), up to JOIN_NUMBERS of them, or anything. */
 typedef enum { JOIN_ANY, JOIN_ONE, JOIN_TUPLE } join_mode_t;
-
-#define JOIN_NUMBERS 4
 
 /* Of one number: key = payload, state = last row, class, several, used. Else: key = hash, state = place in the arena,
  * used; a record there is the state with the last row, then for a tuple of numbers their classes, a byte each, and
@@ -62,7 +60,9 @@ typedef struct {
     int64_t rows, link_room;
     int64_t columns; /* 0 before the first rows */
     join_mode_t mode;
-    join_survey_t survey;
+    join_survey_t survey;               /* of keys of one number, packed ones included */
+    join_survey_t parts[JOIN_NUMBERS]; /* of the columns of others */
+    join_packing_t packing;
     join_direct_t direct; /* instead of slots where it has some */
 } join_table_t;
 
@@ -320,8 +320,27 @@ static inline void join_read_numbers(const key_column_t *key, int64_t start, int
         if (!key->column.valid[start + i]) classes[i] = KEY_NONE;
 }
 
-static inline void join_read_one(const key_column_t *key, int64_t start, int64_t count, join_block_t *block) {
-    join_read_numbers(key, start, count, block->keys, block->classes);
+/* Reads keys of one number, at most JOIN_AHEAD of them. */
+static inline void join_read_keys(const join_table_t *table, const key_column_t *keys, int64_t start, int64_t count,
+                                  uint64_t *payloads, uint8_t *classes) {
+    const join_packing_t *packing = &table->packing;
+    if (!packing->columns) {
+        join_read_numbers(keys, start, count, payloads, classes);
+        return;
+    }
+    uint64_t digits[JOIN_AHEAD];
+    uint8_t digit_classes[JOIN_AHEAD];
+    memset(payloads, 0, (size_t)count * sizeof *payloads);
+    memset(classes, KEY_INTEGER, (size_t)count);
+    for (int64_t k = 0; k < packing->columns; k++) {
+        join_read_numbers(&keys[k], start, count, digits, digit_classes);
+        join_pack_column(packing, k, digits, digit_classes, count, payloads, classes);
+    }
+}
+
+static inline void join_read_one(const join_table_t *table, const key_column_t *keys, int64_t start, int64_t count,
+                                 join_block_t *block) {
+    join_read_keys(table, keys, start, count, block->keys, block->classes);
     for (int64_t i = 0; i < count; i++)
         block->hashes[i] = key_hash_word(block->keys[i], (key_class_t)block->classes[i]);
 }
@@ -361,7 +380,7 @@ static inline void join_read_any(const join_table_t *table, const key_column_t *
 /* Reads the keys of up to JOIN_BLOCK rows and asks for the memory that they need; not for a direct table. */
 static inline void join_read(const join_table_t *table, const key_column_t *keys, int64_t start, int64_t count,
                              join_block_t *block) {
-    if (table->mode == JOIN_ONE) join_read_one(keys, start, count, block);
+    if (table->mode == JOIN_ONE) join_read_one(table, keys, start, count, block);
     else if (table->mode == JOIN_TUPLE) join_read_tuple(table, keys, start, count, block);
     else join_read_any(table, keys, start, count, block);
     for (int64_t i = 0; i < count; i++) {
@@ -418,8 +437,8 @@ static inline void join_set_state(join_table_t *table, join_slot_t *slot, uint64
 
 /* Rows in order, whose keys are read a block ahead, so that who handles one row can ask for the slot of a later one. */
 typedef struct {
-    const key_column_t *key;
-    const join_direct_t *direct;
+    const join_table_t *table;
+    const key_column_t *keys;
     int64_t at, rows; /* what is to be read yet */
     join_numbers_t blocks[2], *now, *next;
 } join_walk_t;
@@ -427,21 +446,21 @@ typedef struct {
 static inline void join_walk_read(join_walk_t *walk) {
     const int64_t left = walk->rows - walk->at, count = left < JOIN_AHEAD ? left : JOIN_AHEAD;
     walk->next->count = count;
-    join_read_numbers(walk->key, walk->at, count, walk->next->payloads, walk->next->classes);
+    join_read_keys(walk->table, walk->keys, walk->at, count, walk->next->payloads, walk->next->classes);
     walk->at += count;
 }
 
 /* Begins at row `start`. A step is to follow. */
-static inline void join_walk_begin(join_walk_t *walk, const join_direct_t *direct, const key_column_t *key,
+static inline void join_walk_begin(join_walk_t *walk, const join_table_t *table, const key_column_t *keys,
                                    int64_t start, int64_t rows) {
-    walk->key = key;
-    walk->direct = direct;
+    walk->table = table;
+    walk->keys = keys;
     walk->at = start;
     walk->rows = rows;
     walk->now = &walk->blocks[0];
     walk->next = &walk->blocks[1];
     join_walk_read(walk);
-    for (int64_t i = 0; i < walk->next->count; i++) join_direct_ask(direct, walk->next->payloads[i]);
+    for (int64_t i = 0; i < walk->next->count; i++) join_direct_ask(&table->direct, walk->next->payloads[i]);
 }
 
 /* Goes on to the next block, which becomes `now`; returns how many rows it has, 0 at the end. */
@@ -455,7 +474,7 @@ static inline int64_t join_walk_step(join_walk_t *walk) {
 
 /* Asks for the slot of a row of the next block. */
 static inline void join_walk_ask(const join_walk_t *walk, int64_t i) {
-    if (i < walk->next->count) join_direct_ask(walk->direct, walk->next->payloads[i]);
+    if (i < walk->next->count) join_direct_ask(&walk->table->direct, walk->next->payloads[i]);
 }
 
 #endif

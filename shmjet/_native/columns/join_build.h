@@ -71,10 +71,10 @@ static inline int64_t join_add_single(join_table_t *table, const join_walk_t *wa
 }
 
 /* As join_add, for a direct table. */
-static inline int join_add_all_directly(join_table_t *table, const key_column_t *key, int64_t rows) {
+static inline int join_add_all_directly(join_table_t *table, const key_column_t *keys, int64_t rows) {
     join_walk_t walk;
     int64_t count, added = 0;
-    join_walk_begin(&walk, &table->direct, key, 0, rows);
+    join_walk_begin(&walk, table, keys, 0, rows);
     while ((count = join_walk_step(&walk))) {
         for (int64_t i = join_add_single(table, &walk); i < count; i++) {
             int status = join_add_directly(table, walk.now, i, rows - added - i);
@@ -97,33 +97,47 @@ static inline join_mode_t join_mode_of(const key_column_t *keys, int64_t key_cou
 static inline void join_survey(join_table_t *table, const key_column_t *keys, int64_t key_count, int64_t rows) {
     uint64_t payloads[JOIN_BLOCK];
     uint8_t classes[JOIN_BLOCK];
+    const join_mode_t mode = join_mode_of(keys, key_count);
+    const int64_t numbers = mode == JOIN_ANY ? 0 : key_count;
     table->survey.rows += rows;
-    if (join_mode_of(keys, key_count) != JOIN_ONE) table->survey.is_mixed = 1;
-    for (int64_t start = 0; !table->survey.is_mixed && start < rows; start += JOIN_BLOCK) {
-        int64_t count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK;
-        join_read_numbers(keys, start, count, payloads, classes);
-        join_survey_numbers(&table->survey, payloads, classes, count);
+    if (mode != JOIN_ONE) table->survey.is_mixed = 1;
+    if (mode != JOIN_TUPLE) table->parts[0].is_mixed = 1;
+    for (int64_t k = 0; k < numbers; k++) {
+        join_survey_t *survey = mode == JOIN_ONE ? &table->survey : &table->parts[k];
+        for (int64_t start = 0; !survey->is_mixed && start < rows; start += JOIN_BLOCK) {
+            int64_t count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK;
+            join_read_numbers(&keys[k], start, count, payloads, classes);
+            join_survey_numbers(survey, payloads, classes, count);
+        }
     }
+}
+
+/* Decides what keys are, before the first rows. Returns JOIN_OK or JOIN_NO_MEMORY. */
+static inline int join_decide(join_table_t *table, const key_column_t *keys, int64_t key_count) {
+    table->columns = key_count;
+    table->mode = join_mode_of(keys, key_count);
+    if (table->mode == JOIN_TUPLE && join_pack(&table->packing, table->parts, key_count, &table->survey))
+        table->mode = JOIN_ONE;
+    return join_direct_fits(&table->survey) && join_direct_open(&table->direct, &table->survey) ? JOIN_NO_MEMORY
+                                                                                               : JOIN_OK;
 }
 
 /* Adds rows; they get the next numbers, even if they equal nothing. The first call decides what keys are. Returns
  * JOIN_OK, or what is wrong; some of the rows may have been added then. */
 static inline int join_add(join_table_t *table, const key_column_t *keys, int64_t key_count, int64_t rows) {
     join_block_t block;
-    if (!table->columns) {
-        table->columns = key_count;
-        table->mode = join_mode_of(keys, key_count);
-        if (join_direct_fits(&table->survey) && join_direct_open(&table->direct, &table->survey))
-            return JOIN_NO_MEMORY;
-    }
+    if (!table->columns && join_decide(table, keys, key_count)) return JOIN_NO_MEMORY;
+    const int is_bound = table->direct.slots || table->packing.columns;
     if (table->rows + rows > (int64_t)JOIN_MOST_ROWS) return JOIN_FULL;
-    if (table->direct.slots && table->rows + rows > table->survey.rows) return JOIN_UNSURVEYED;
+    if (is_bound && table->rows + rows > table->survey.rows) return JOIN_UNSURVEYED;
     int status = table->links ? join_reserve_links(table, rows) : JOIN_OK;
     if (table->direct.slots) return status ? status : join_add_all_directly(table, keys, rows);
     for (int64_t start = 0; !status && start < rows; start += JOIN_BLOCK) {
         int64_t count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK, left = rows - start;
         if ((status = join_step(table))) break;
         join_read(table, keys, start, count, &block);
+        for (int64_t i = 0; table->packing.columns && i < count; i++)
+            if (block.classes[i] == KEY_FLOAT) return JOIN_UNSURVEYED;
         for (int64_t i = 0; !status && i < count; i++)
             status = join_add_row(table, &block, i, keys, start + i, left - i);
     }

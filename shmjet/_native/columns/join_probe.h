@@ -52,7 +52,7 @@ static inline void join_states(join_table_t *table, const key_column_t *keys, in
                                uint64_t *states) {
     if (table->direct.slots) {
         join_numbers_t numbers;
-        join_read_numbers(keys, start, count, numbers.payloads, numbers.classes);
+        join_read_keys(table, keys, start, count, numbers.payloads, numbers.classes);
         for (int64_t i = 0; i < count; i++) join_direct_ask(&table->direct, numbers.payloads[i]);
         for (int64_t i = 0; i < count; i++) {
             const uint32_t slot = join_direct_find(&table->direct, numbers.payloads[i], numbers.classes[i]);
@@ -72,12 +72,12 @@ static inline void join_states(join_table_t *table, const key_column_t *keys, in
 }
 
 /* As join_probe, for a direct table in which each key has one row. */
-static inline void join_probe_single(const join_table_t *table, const key_column_t *key, int64_t rows, int outer,
+static inline void join_probe_single(const join_table_t *table, const key_column_t *keys, int64_t rows, int outer,
                                      join_pairs_t *pairs, join_place_t *place) {
     const join_direct_t direct = table->direct;
     const int64_t room = pairs->room - pairs->count, left = rows - place->row;
     join_walk_t walk;
-    join_walk_begin(&walk, &direct, key, place->row, left < room ? rows : place->row + room);
+    join_walk_begin(&walk, table, keys, place->row, left < room ? rows : place->row + room);
     for (int64_t count; (count = join_walk_step(&walk)); place->row += count) {
         const int64_t before = pairs->count;
         for (int64_t i = 0; i < count; i++) {
@@ -122,7 +122,7 @@ static inline void join_probe(join_table_t *table, const key_column_t *keys, int
 static inline void join_contains(join_table_t *table, const key_column_t *keys, int64_t rows, uint8_t *out) {
     if (table->direct.slots) {
         join_walk_t walk;
-        join_walk_begin(&walk, &table->direct, keys, 0, rows);
+        join_walk_begin(&walk, table, keys, 0, rows);
         for (int64_t count; (count = join_walk_step(&walk)); out += count)
             for (int64_t i = 0; i < count; i++) {
                 out[i] = join_direct_find(&table->direct, walk.now->payloads[i], walk.now->classes[i]) != 0;
