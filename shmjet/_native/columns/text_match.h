@@ -126,20 +126,78 @@ static inline void text_among_column(const column_t *column, const column_t *set
 
 enum { DFA_REFUSES = 0, DFA_ACCEPTS = 1, DFA_UNKNOWN = 2 };
 
+/* A value that an automaton goes through. */
+typedef struct {
+    int64_t row;
+    const uint8_t *at, *end;
+    size_t state;
+} dfa_value_t;
+
+/* Values that are gone through in step: each byte waits for the state that the one before it led to, so several values
+ * take hardly more time than one. */
+#define DFA_VALUES 8
+#define DFA_STEPS 4 /* between two looks whether the answers are known */
+#define DFA_LONG 8  /* bytes of values on average from which on that pays */
+
+/* Goes through DFA_VALUES values as far as the shortest one reaches, or until all answers are known. */
+static inline void text_dfa_together(dfa_value_t *values, const uint16_t *table) {
+    const uint8_t *at[DFA_VALUES];
+    size_t state[DFA_VALUES];
+    int64_t left = INT64_MAX;
+    for (int k = 0; k < DFA_VALUES; k++) {
+        at[k] = values[k].at;
+        state[k] = values[k].state;
+        if (values[k].end - at[k] < left) left = values[k].end - at[k];
+    }
+    int64_t i = 0;
+    for (int is_open = 1; is_open && left - i >= DFA_STEPS; i += DFA_STEPS) {
+        for (int64_t j = i; j < i + DFA_STEPS; j++)
+            for (int k = 0; k < DFA_VALUES; k++) state[k] = table[state[k] * 256 + at[k][j]];
+        is_open = 0;
+        for (int k = 0; k < DFA_VALUES; k++) is_open |= state[k] > DFA_UNKNOWN;
+    }
+    for (int k = 0; k < DFA_VALUES; k++) {
+        values[k].at += i;
+        values[k].state = state[k];
+    }
+}
+
+/* Goes through the rest of a value and returns the answer. */
+static inline uint8_t text_dfa_alone(dfa_value_t value, const uint16_t *table, const uint8_t *at_end) {
+    while (value.at < value.end && value.state > DFA_UNKNOWN) value.state = table[value.state * 256 + *value.at++];
+    return at_end[value.state];
+}
+
+static inline dfa_value_t text_dfa_begin(const column_t *column, int64_t row, uint16_t start) {
+    return (dfa_value_t){row, column->data + column_offset(column, row), column->data + column_offset(column, row + 1),
+                         start};
+}
+
 /* Runs an automaton over each value whose found[row] is not 0, and writes the answer there. State s has 256 successors,
- * one for each byte, at table + 256 * s; the states 0, 1 and 2 are the answers above, for good. `at_end[s]` is the
- * answer for a value that ends in s. Returns the number of unknown ones. */
+ * one for each byte, at table + 256 * s; the states 0, 1 and 2 are the answers above, for good, and their own
+ * successors. `at_end[s]` is the answer for a value that ends in s. Returns the number of unknown ones. */
 static inline int64_t text_dfa_column(const column_t *column, const uint16_t *table, const uint8_t *at_end,
                                       uint16_t start, uint8_t *found) {
+    const int64_t rows = column->rows;
     int64_t unknown = 0;
-    for (int64_t row = 0; row < column->rows; row++) {
-        if (!found[row]) continue;
-        const uint8_t *at = column->data + column_offset(column, row);
-        const uint8_t *end = column->data + column_offset(column, row + 1);
-        uint16_t state = start;
-        while (at < end && state > DFA_UNKNOWN) state = table[(size_t)state * 256 + *at++];
-        found[row] = at_end[state];
-        unknown += found[row] == DFA_UNKNOWN;
+    if (rows && column_offset(column, rows) - column_offset(column, 0) < DFA_LONG * rows) {
+        for (int64_t row = 0; row < rows; row++) {
+            if (!found[row]) continue;
+            found[row] = text_dfa_alone(text_dfa_begin(column, row, start), table, at_end);
+            unknown += found[row] == DFA_UNKNOWN;
+        }
+        return unknown;
+    }
+    for (int64_t row = 0; row < rows;) {
+        dfa_value_t values[DFA_VALUES];
+        int count = 0;
+        for (; row < rows && count < DFA_VALUES; row++)
+            if (found[row]) values[count++] = text_dfa_begin(column, row, start);
+        if (count == DFA_VALUES) text_dfa_together(values, table);
+        for (int k = 0; k < count; k++) {
+            found[values[k].row] = text_dfa_alone(values[k], table, at_end);
+            unknown += found[values[k].row] == DFA_UNKNOWN;
+        }
     }
     return unknown;
 }

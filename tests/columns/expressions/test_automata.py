@@ -52,7 +52,11 @@ def _joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 patterns = st.recursive(pieces, _joined, max_leaves=8)
-values = st.lists(st.text(alphabet="abkKs\u017féÀ\n 1\u212a🙂", max_size=7), max_size=8)
+letters = "abkKs\u017féÀ\n 1\u212a🙂"
+values = st.one_of(
+    st.lists(st.text(alphabet=letters, max_size=7), max_size=8),
+    st.lists(st.text(alphabet=letters, min_size=4, max_size=30), min_size=8, max_size=20),
+)
 
 
 @examples(400)
