@@ -53,8 +53,7 @@ class Noted(StatelessSinkPartition[Any]):
         self._latencies = latencies
 
     def write_batch(self, items: list[Any]) -> None:
-        for _, (window, _) in items:
-            self._latencies.note((window + 1) * WINDOW_MS * 1_000_000)
+        self._latencies.note((window + 1) * WINDOW_MS * 1_000_000 for _, (window, _) in items)
 
     def close(self) -> None:
         self._latencies.write()

@@ -47,6 +47,12 @@ def steady_clock() -> Clock:
     return lambda: offset + monotonic_ns()
 
 
+def _next_goal(mapper: EventTimeMapper, policy: EventTimePolicy) -> int | None:
+    """Return the time in milliseconds that brings the next watermark; None before the first watermark."""
+    last = mapper.watermark
+    return None if last is None else last - last % policy.stride + policy.stride + policy.allowed_lag
+
+
 class ScheduledProcessor(BulkProcessor):
     """Makes the items of its numbers when they are due. It never ends.
 
@@ -155,12 +161,13 @@ class ScheduledProcessor(BulkProcessor):
         if now < self._mark_at:
             return []
         reached = min(now // _MS, self._schedule.timestamp(self._share.position))
-        marks = mapper.reach(0, reached, now)
-        last = mapper.watermark
-        if marks and last is not None:
-            self._marked_ms = last + policy.allowed_lag
-        goal = reached if last is None else last - last % policy.stride + policy.stride + policy.allowed_lag
-        self._mark_at = max(goal, self._marked_ms + _MARK_STEP_MS) * _MS
+        marks: Sequence[Any] = ()
+        if (goal := _next_goal(mapper, policy)) is None or reached >= goal:  # else an item has brought the watermark
+            marks = mapper.reach(0, reached, now)
+            goal = _next_goal(mapper, policy)
+            if marks and mapper.watermark is not None:
+                self._marked_ms = mapper.watermark + policy.allowed_lag
+        self._mark_at = max(reached if goal is None else goal, self._marked_ms + _MARK_STEP_MS) * _MS
         return list(marks)
 
     def _patience(self, mapper: EventTimeMapper | None, now: int) -> float:
