@@ -44,6 +44,9 @@ class StreamJoin:
         self._sides = StreamRows(within, how in ("left", "outer")), StreamRows(within, how in ("right", "outer"))
         self._names: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, str]] = {}
         self._within = within
+        self._never_kept = 0
+        self._look_at = LEAST_DEAD // 2
+        """How many rows are to be gone before it is looked again which keys have none."""
         self.late = 0
         """Rows that were below the time given with them."""
 
@@ -76,6 +79,8 @@ class StreamJoin:
             matched[sought] = other.have_near(numbers[sought], stamps[sought])
             own.add(batch, numbers, stamps, matched)
         if known is not None:
+            if not own.keeps_unmatched:
+                self._never_kept += batch.num_rows - len(known)
             if not len(known):
                 return iter(())
             batch, numbers, stamps = take_rows(batch, known), numbers[known], stamps[known]
@@ -200,12 +205,17 @@ class StreamJoin:
         for side in self._sides:
             side.forget(watermark - self._within)
         keys = len(self._numbers)
-        if keys < LEAST_DEAD:
+        gone = self._never_kept + sum(side.forgotten for side in self._sides)
+        if keys < LEAST_DEAD or gone < self._look_at:
             return
         used = self._sides[0].used(keys) | self._sides[1].used(keys)
         kept = np.flatnonzero(used)
-        if keys < 2 * len(kept) + LEAST_DEAD:
+        # Each key that comes to be without rows takes a row with it, at least.
+        missing = 2 * len(kept) + LEAST_DEAD - keys
+        if missing > 0:
+            self._look_at = gone + max(missing // 2, LEAST_DEAD // 4)
             return
+        self._look_at = gone + (len(kept) + LEAST_DEAD) // 2
         head, states = self._numbers.head(), self._numbers.states_at(kept.astype(np.uint32))
         self._numbers.clear()
         for part in (head, states if len(kept) else None):

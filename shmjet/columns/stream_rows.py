@@ -87,6 +87,8 @@ class StreamRows:
         self._runs: list[SortedRows] = []
         self._next = 0
         self._limit = -(1 << 63)
+        self.forgotten = 0
+        """Rows that have been added and are here no more."""
 
     @property
     def num_rows(self) -> int:
@@ -121,12 +123,14 @@ class StreamRows:
         while len(runs) > 1 and self._may_join(runs[-2], runs[-1]):
             one, two = runs[-2:]
             del runs[-2:]
+            self.forgotten += one.rows.num_rows + two.rows.num_rows
             lasting = _lasting(one, self._limit), _lasting(two, self._limit)
             parts = [part for part in lasting if part[0].num_rows]
             if parts:
                 batches, *others = zip(*parts, strict=True)
                 whole = Batch.concat([self._kinds.of(batch) for batch in batches])
                 runs.append(self._made(whole, *map(np.concatenate, others)))
+                self.forgotten -= whole.num_rows
 
     def _made(self, rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks) -> SortedRows:
         self._next += 1
@@ -156,7 +160,10 @@ class StreamRows:
     def forget(self, limit: int) -> None:
         """Let rows before a time go; some stay a little longer, as they go in runs."""
         self._limit = max(self._limit, limit)
-        self._runs = [run for run in self._runs if run.high >= limit]
+        if any(run.high < limit for run in self._runs):
+            before = self.num_rows
+            self._runs = [run for run in self._runs if run.high >= limit]
+            self.forgotten += before - self.num_rows
 
     def near(self, numbers: Positions, stamps: Stamps) -> Iterator[Pairs]:
         """Give the pairs of rows that are looked up and rows here, of equal keys and times that are close, in steps.

@@ -255,3 +255,36 @@ def test_columns_of_one_name_and_keys_of_other_kinds_are_refused() -> None:
         list(join.add(1, Batch({"ts": [1], "k": [1]}), 0))
     with pytest.raises(BatchError, match="'k'"):
         list(join.add(1, Batch({"ts": [1], "k": ["a"]}), 0))
+
+
+@pytest.mark.parametrize("how", ["inner", "outer"])
+def test_keys_are_looked_through_only_when_many_rows_have_gone(how: How, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    look = stream_rows.StreamRows.used
+
+    def counted(self: stream_rows.StreamRows, count: int) -> Any:
+        nonlocal looks
+        looks += 1
+        return look(self, count)
+
+    monkeypatch.setattr(stream_rows.StreamRows, "used", counted)
+    monkeypatch.setattr(stream_join, "LEAST_DEAD", 100)
+    join = stream_join.StreamJoin(JoinColumns(("k", "j"), ("k", "j"), "ts", "at"), 2_000, how)
+
+    def add(times: range) -> None:
+        for time in times:
+            keys = list(range(10 * time, 10 * time + 10))
+            list(join.add(time % 2, Batch({("ts", "at")[time % 2]: [time] * 10, "k": keys, "j": keys}), 0))
+            join.forget(time)
+
+    add(range(200))
+    assert looks == 0, "no row has gone"
+    add(range(200, 4_000))
+    assert len(join._numbers) < 3 * 10 * 2_000 + 100, "keys without rows go"
+    assert looks <= 2 * 6, "in steps of as many rows as there are keys"
+    join.forget(10_000)
+    assert len(join._numbers) == 0
+    for time in range(10_000, 10_500):  # keys that match nothing are not kept where such rows do not come out
+        list(join.add(0, Batch({"ts": [time] * 10, "k": range(10 * time, 10 * time + 10), "j": [None] * 10}), 0))
+        join.forget(time + 4_000)
+    assert len(join._numbers) < 1000
