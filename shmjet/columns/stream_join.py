@@ -50,6 +50,11 @@ class StreamJoin:
         self.late = 0
         """Rows that were below the time given with them."""
 
+    @property
+    def num_keys(self) -> int:
+        """Keys that are known, those without rows included, until there are many."""
+        return len(self._numbers)
+
     def add(self, side: int, batch: Batch, lowest: int) -> Iterator[Batch]:
         """Add rows, and give what they make with those of the other side, lazily.
 
@@ -204,7 +209,7 @@ class StreamJoin:
         """Let the rows go that no row from a time on can match."""
         for side in self._sides:
             side.forget(watermark - self._within)
-        keys = len(self._numbers)
+        keys = self.num_keys
         gone = self._never_kept + sum(side.forgotten for side in self._sides)
         if keys < LEAST_DEAD or gone < self._look_at:
             return

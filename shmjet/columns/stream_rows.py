@@ -32,6 +32,7 @@ MATCHED: Final = "\0matched"
 """The column of saved rows that tells which have had a match."""
 
 _NO_MARKS: Final = np.zeros(0, np.bool_)
+_NEVER: Final = 1 << 63
 _WIDEST: Final = 1 << 60
 """Numbers beyond are counted in Python's integers."""
 
@@ -66,6 +67,22 @@ class Pairs(NamedTuple):
     """Which rows of the run."""
 
 
+class _Sought(NamedTuple):
+    """Rows that are looked up."""
+
+    numbers: npt.NDArray[np.int64]
+    stamps: Stamps
+    low: int
+    high: int
+    """The least and the greatest time."""
+    keys: int
+    """All numbers of keys are below."""
+
+
+def _sought(numbers: Positions, stamps: Stamps) -> _Sought:
+    return _Sought(numbers.astype(np.int64), stamps, int(stamps.min()), int(stamps.max()), int(numbers.max()) + 1)
+
+
 class StreamRows:
     """The rows of one side.
 
@@ -86,7 +103,9 @@ class StreamRows:
         self._kinds = StreamKinds()
         self._runs: list[SortedRows] = []
         self._next = 0
-        self._limit = -(1 << 63)
+        self._limit = -_NEVER
+        self._oldest = _NEVER
+        """No run has a greatest time below."""
         self.forgotten = 0
         """Rows that have been added and are here no more."""
 
@@ -124,6 +143,10 @@ class StreamRows:
             one, two = runs[-2:]
             del runs[-2:]
             self.forgotten += one.rows.num_rows + two.rows.num_rows
+            if min(one.low, two.low) >= self._limit:
+                runs.append(self._joined(one, two))
+                self.forgotten -= one.rows.num_rows + two.rows.num_rows
+                continue
             lasting = _lasting(one, self._limit), _lasting(two, self._limit)
             parts = [part for part in lasting if part[0].num_rows]
             if parts:
@@ -134,7 +157,17 @@ class StreamRows:
 
     def _made(self, rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks) -> SortedRows:
         self._next += 1
-        return _run(rows, numbers, stamps, matched, self._next)
+        made = _run(rows, numbers, stamps, matched, self._next)
+        self._oldest = min(self._oldest, made.high)
+        return made
+
+    def _joined(self, one: SortedRows, two: SortedRows) -> SortedRows:
+        """Return all rows of two runs as one."""
+        self._next += 1
+        numbers, stamps = np.concatenate((one.numbers, two.numbers)), np.concatenate((one.stamps, two.stamps))
+        rows = Batch.concat([self._kinds.of(one.rows), self._kinds.of(two.rows)])
+        order = np.concatenate((one.order, two.order + one.rows.num_rows))
+        return _run(rows, numbers, stamps, np.concatenate((one.matched, two.matched)), self._next, order)
 
     def _may_join(self, one: SortedRows, two: SortedRows) -> bool:
         if one.rows.num_rows > 2 * two.rows.num_rows:
@@ -160,9 +193,10 @@ class StreamRows:
     def forget(self, limit: int) -> None:
         """Let rows before a time go; some stay a little longer, as they go in runs."""
         self._limit = max(self._limit, limit)
-        if any(run.high < limit for run in self._runs):
+        if limit > self._oldest:
             before = self.num_rows
             self._runs = [run for run in self._runs if run.high >= limit]
+            self._oldest = min((run.high for run in self._runs), default=_NEVER)
             self.forgotten += before - self.num_rows
 
     def near(self, numbers: Positions, stamps: Stamps) -> Iterator[Pairs]:
@@ -174,44 +208,51 @@ class StreamRows:
             numbers: of the keys of the rows that are looked up; one or more.
             stamps: their times.
         """
-        return self._near(self._close(stamps), numbers, stamps)
+        sought = _sought(numbers, stamps)
+        return self._near(self._close(sought), sought)
 
     def have_near(self, numbers: Positions, stamps: Stamps) -> Marks:
         """Tell of each row that is looked up whether a row here matches it; arguments as of `near`."""
         found = np.zeros(len(numbers), np.bool_)
         if len(numbers):
-            for run in self._close(stamps):
-                first, stop = self._found(run, numbers, stamps)
+            sought = _sought(numbers, stamps)
+            for run in self._close(sought):
+                first, stop = self._found(run, sought)
                 found |= stop > first
         return found
 
-    def _close(self, stamps: Stamps) -> list[SortedRows]:
-        low, high = int(stamps.min()) - self._within, int(stamps.max()) + self._within
+    def _close(self, sought: _Sought) -> list[SortedRows]:
+        low, high = sought.low - self._within, sought.high + self._within
         return [run for run in self._runs if run.low <= high and low <= run.high]
 
-    def _near(self, runs: list[SortedRows], numbers: Positions, stamps: Stamps) -> Iterator[Pairs]:
+    def _near(self, runs: list[SortedRows], sought: _Sought) -> Iterator[Pairs]:
         for run in runs:
-            first, stop = self._found(run, numbers, stamps)
+            first, stop = self._found(run, sought)
             counts = np.maximum(stop - first, 0)
             ends = np.cumsum(counts)
-            shifts = first - ends + counts
-            for at in range(0, int(ends[-1]), STEP_ROWS):
-                pairs = np.arange(at, min(at + STEP_ROWS, int(ends[-1])))
+            total = int(ends[-1])
+            shifts = first - ends + counts if total else ends
+            for at in range(0, total, STEP_ROWS):
+                pairs = np.arange(at, min(at + STEP_ROWS, total))
                 given = np.searchsorted(ends, pairs, "right")
                 rows = run.order[pairs + shifts[given]]
                 if self.keeps_unmatched:
                     run.matched[rows] = True
                 yield Pairs(given, run, rows)
 
-    def _found(self, run: SortedRows, numbers: Positions, stamps: Stamps) -> tuple[Rows, Rows]:
+    def _found(self, run: SortedRows, sought: _Sought) -> tuple[Rows, Rows]:
         """Return the first place in a run of the rows that match each row, and the place after the last one."""
-        span = run.high - run.low + 1
-        edge = max(abs(int(stamps.min())), abs(int(stamps.max())), abs(run.low), abs(run.high)) + self._within
-        is_wide = edge >= _WIDEST or (int(numbers.max()) + 1) * span >= _WIDEST or run.places.dtype == object
-        kind: Any = object if is_wide else np.int64
-        times, shifts = stamps.astype(kind) - run.low, numbers.astype(kind) * span
-        begin = np.minimum(np.maximum(times - self._within, 0), span)
-        end = np.minimum(np.maximum(times + self._within, -1), span - 1)
+        within, span = self._within, run.high - run.low + 1
+        edge = max(abs(sought.low), abs(sought.high), abs(run.low), abs(run.high)) + within
+        is_wide = edge >= _WIDEST or sought.keys * span >= _WIDEST or run.places.dtype == object
+        numbers: Any = sought.numbers.astype(object) if is_wide else sought.numbers
+        shifts = numbers * span
+        begin: Any = 0
+        end: Any = span - 1
+        if sought.high - within > run.low or sought.low + within < run.high:  # else the times of all rows are close
+            times = (sought.stamps.astype(object) if is_wide else sought.stamps) - run.low
+            begin = np.minimum(np.maximum(times - within, 0), span)
+            end = np.minimum(np.maximum(times + within, -1), span - 1)
         first = np.searchsorted(run.places, shifts + begin, "left")
         return first, np.searchsorted(run.places, shifts + end, "right")
 
@@ -256,11 +297,16 @@ def _lasting(run: SortedRows, limit: int) -> tuple[Batch, Positions, Stamps, Mar
     return take_rows(run.rows, rows), run.numbers[rows], run.stamps[rows], matched
 
 
-def _run(rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks, number: int) -> SortedRows:
+def _run(
+    rows: Batch, numbers: Positions, stamps: Stamps, matched: Marks, number: int, order: Rows | None = None
+) -> SortedRows:
+    """Return rows as a run; `order`: they are in a few pieces that are sorted by it, which are only to be merged."""
     low, high = int(stamps.min()), int(stamps.max())
     span = high - low + 1
     is_wide = max(abs(low), abs(high)) >= _WIDEST or (int(numbers.max()) + 1) * span >= _WIDEST
     kind: Any = object if is_wide else np.int64
-    places = numbers.astype(kind) * span + (stamps.astype(kind) - low)
-    order = np.argsort(places, kind="stable")
-    return SortedRows(rows, numbers, stamps, low, high, places[order], order, matched, number)
+    by_number, by_time = (numbers, stamps) if order is None else (numbers[order], stamps[order])
+    places = by_number.astype(kind) * span + (by_time.astype(kind) - low)
+    sorting = np.argsort(places, kind="stable")
+    ordered = sorting if order is None else order[sorting]
+    return SortedRows(rows, numbers, stamps, low, high, places[sorting], ordered, matched, number)
