@@ -1,4 +1,5 @@
-/* Tests of join.h, join_build.h and join_probe.h without Python: random keys against comparing every row with every other.
+/* Tests of join.h, join_build.h and join_probe.h without Python: random keys against
+ * comparing every row with every other.
  *
  * Exits 0 when everything held; says what did not otherwise. */
 #define _GNU_SOURCE
