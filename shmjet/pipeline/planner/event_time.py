@@ -29,10 +29,8 @@ def stride_of(transform: t.Transform) -> int:
     if isinstance(transform, t.WINDOWS):
         definition = transform.definition
         return definition.gap if isinstance(definition, SessionWindow) else definition.policy.slide
-    if isinstance(transform, t.WithTime):
+    if isinstance(transform, _BY_TIME):
         return 0
-    if isinstance(transform, t.StreamJoin | t.StreamJoinColumns):
-        return max(1, transform.within)  # finer ones would change no result
     return 1 if isinstance(transform, t.Custom) or uses_time(transform) else 0
 
 
@@ -82,14 +80,19 @@ class EventTimes:
 
     def stride(self, node: t.Node) -> int:
         """Return of which number of milliseconds the watermarks of a node that makes them are multiples."""
-        found, seen, waiting = 0, {node.id}, [node.id]
+        found, most, seen, waiting = 0, LONGEST_STRIDE, {node.id}, [node.id]
         while waiting:
             for consumer in self._consumers[waiting.pop()]:
                 if consumer.id not in seen and not isinstance(consumer.transform, t.AddTimestamps):
                     seen.add(consumer.id)
                     waiting.append(consumer.id)
-                    found = gcd(found, stride_of(consumer.transform))
-        return found if 0 < found <= LONGEST_STRIDE else gcd(found, LONGEST_STRIDE)
+                    transform = consumer.transform
+                    found = gcd(found, stride_of(transform))
+                    if isinstance(transform, t.StreamJoin | t.StreamJoinColumns):
+                        most = min(most, max(1, transform.within))  # later than that would hold rows for twice as long
+        if not 0 < found <= LONGEST_STRIDE:
+            found = gcd(found, LONGEST_STRIDE)
+        return next(stride for stride in range(min(found, most), 0, -1) if found % stride == 0)
 
     @cached_property
     def _is_aligned(self) -> bool:

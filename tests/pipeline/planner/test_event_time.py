@@ -49,6 +49,18 @@ STRIDES: dict[str, tuple[Build, int, bool]] = {
     "ttl": (lambda s: s.map_stateful(list, lambda state, x: x, ttl=5), 1, True),
     "state": (lambda s: s.map_stateful(list, lambda state, x: x), 1000, False),
     "join": (lambda s: s.join(s, None, None, within=0.25), 250, True),
+    "join of long": (lambda s: s.join(s, None, None, within=1000.001), 1000, True),
+    "join of an odd time": (lambda s: s.join(s, None, None, within=0.101), 100, True),
+    "join in front of a window": (
+        lambda s: s.join(s, None, None, within=0.101).window(tumbling(0.3)).aggregate(counting()),
+        100,
+        True,
+    ),
+    "join in front of timers": (
+        lambda s: s.join(s, None, None, within=2).custom_transform("a", AbstractProcessor),
+        1,
+        True,
+    ),
     "group_by": (lambda s: s.window(tumbling(0.2)).group_by("user").agg(n=_count()), 200, True),
 }
 
