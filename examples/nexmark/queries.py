@@ -37,23 +37,11 @@ def q3(read: Reader, load: Load) -> Rows:
     persons = read.items(events.q3_persons(load)).filter(lambda person: person[3] in NEAR)
     auctions = read.items(events.q3_auctions(load)).filter(lambda auction: auction[3] == 0)
 
-    def seller(event: Item) -> int:
-        found: int = event[2] if len(event) == 5 else event[0]
-        return found
+    def met(auction: Item, person: Item) -> Item:
+        return person[2], person[3], auction[1], auction[0], auction[3]
 
-    def met(state: list[Any], key: int, event: Item) -> Any:
-        person, waiting = state
-        if len(event) == 5:
-            if person is not None:
-                return ((person[2], person[3], event[1], event[0], event[3]),)
-            waiting.append(event)
-            return ()
-        state[0] = event
-        state[1] = []
-        return [(event[2], event[3], auction[1], auction[0], auction[3]) for auction in waiting]
-
-    ttl = load.seller_ttl_ms / 1000
-    return persons.merge(auctions).grouping_key(seller).flat_map_stateful(lambda: [None, []], met, ttl=ttl)
+    within = (load.seller_ttl_ms + 1) / 1000
+    return auctions.join(persons, lambda auction: auction[2], lambda person: person[0], met, within=within)
 
 
 def q4(read: Reader, load: Load) -> Rows:
