@@ -508,6 +508,9 @@ def split_lines(
         (position of the first line not taken, rows): lines are left over when there are `row_limit` rows.
     """
 
+def count_json_lines(data: Array, /) -> int:
+    """Return how many lines are not blank; -1 where a value has several. The data are values of JSON."""
+
 def is_utf8(data: Array, /) -> bool:
     """Whether bytes are well-formed UTF-8."""
 

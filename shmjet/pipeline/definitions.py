@@ -73,6 +73,17 @@ class SourceDef(Generic[T_co]):
 
 
 @dataclass(frozen=True, repr=False)
+class BatchSourceDef(SourceDef[T_co]):
+    """A source of batches whose columns are known before the job; it leaves out none.
+
+    Args:
+        column_names: of all its batches, in the order of the first; None: they differ.
+    """
+
+    column_names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, repr=False)
 class StreamSourceDef(SourceDef[T_co]):
     """A source whose items never end, for `Pipeline.read_from`, which makes a `StreamSourceStage` of it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from shmjet.core.job import ProcessingGuarantee
-from shmjet.pipeline.definitions import SourceDef
+from shmjet.pipeline.definitions import BatchSourceDef, SourceDef
 from shmjet.processors.general.base import Supply
 from shmjet.processors.general.generate import ItemsProcessor
 
@@ -46,9 +46,12 @@ def frames(*tables: Any) -> SourceDef[Batch]:
     if not given and schema:  # it tells the columns
         first = tables[0] if isinstance(tables[0], Batch) else Batch.from_arrow(tables[0])
         given = [first[:0]]
-    return SourceDef(
+    supply = Supply(ItemsProcessor, tuple(given))
+    return BatchSourceDef(
         "frames",
-        Supply(ItemsProcessor, tuple(given)),
+        supply,
         columnar=True,
         guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+        nbytes=sum(batch.nbytes for batch in given),
+        column_names=tuple(schema),
     )

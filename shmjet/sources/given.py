@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 from shmjet import processors
 from shmjet.core.checks import check_at_least
 from shmjet.core.job import ProcessingGuarantee
-from shmjet.core.processor import Processor
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import PartitionCountError
-from shmjet.pipeline.definitions import SourceDef
+from shmjet.pipeline.definitions import BatchSourceDef, SourceDef
 from shmjet.processors.general.base import Supply
 from shmjet.processors.general.generate import ItemsProcessor
 from shmjet.processors.grid.partitioned_items import PartitionedItemsProcessor, partitioned
@@ -65,18 +64,18 @@ def items(iterable: Iterable[T], partitions: int | None = None, key: Callable[[T
 
 def _plain(iterable: Iterable[T]) -> SourceDef[T]:
     given: Any = iterable if type(iterable) is range else _checked(iterable)
-    if len(given) < MANY:
-        read = processors.read_items(given)
-        return SourceDef("items", read, 1, columnar=_columnar(given), guarantee=_GUARANTEE, nbytes=_bytes(given))
-    supply: Callable[[], Processor] = Supply(ItemsProcessor, given)
-    return SourceDef("items", supply, columnar=_columnar(given), guarantee=_GUARANTEE)
-
-
-def _bytes(given: Sequence[Any]) -> int | None:
-    """Return how many bytes given batches have; None where there are other items."""
-    if type(given) is range or not all(isinstance(item, Columnar) for item in given):
-        return None
-    return sum(int(item.nbytes) for item in given)
+    supply: Any
+    supply, parallelism = (
+        (processors.read_items(given), 1) if len(given) < MANY else (Supply(ItemsProcessor, given), -1)
+    )
+    columnar = _columnar(given)
+    if not columnar:
+        return SourceDef("items", supply, parallelism, columnar=columnar, guarantee=_GUARANTEE)
+    size = sum(int(item.nbytes) for item in given)
+    names = given[0].names if all(set(item.names) == set(given[0].names) for item in given) else None
+    return BatchSourceDef(
+        "items", supply, parallelism, columnar=True, guarantee=_GUARANTEE, nbytes=size, column_names=names
+    )
 
 
 def _columnar(given: Sequence[Any]) -> bool | None:

@@ -120,6 +120,9 @@ def test_stages_of_batches() -> None:
     check = verify_processor(union_batches()).inputs(batches, batches)
     check.output_checker(lambda _, got: sum(item.num_rows for item in got if isinstance(item, Batch)) in (0, 10))
     check.expect([], [])
+    turned = verify_processor(union_batches(("v", "k", "ts"))).inputs(batches)
+    turned.output_checker(lambda _, got: {item.names for item in got if isinstance(item, Batch)} <= {("v", "k", "ts")})
+    turned.expect([], [])
 
 
 def test_accumulators_by_key_and_words() -> None:

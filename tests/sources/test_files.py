@@ -12,6 +12,7 @@ import importlib
 import json
 import lzma
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 import shmjet
 from shmjet import Batch, BatchError, JobFailedError, sources
 from shmjet.processors.files.compression import UnpackedStream, compression_of
+from shmjet.processors.files.record_text import BadLineError, JsonLines, split_lines
 from tests.examples import examples
 from tests.sources.running import collected, read
 
@@ -144,7 +146,32 @@ def test_json_on_the_engine(jet: shmjet.JetInstance, tmp_path: Path) -> None:
     assert sorted(value["n"] for value in collected(jet, sources.json(f"{tmp_path}/*.json"))) == list(range(90_000))
 
 
-@pytest.mark.parametrize("bad", ['{"a": 1', "{'a': 1}", "nothing", '{"a": 1}}', "null"])
+TOKENS = ["{}", "[]", "1", "-2.5", '"a,"', '"}"', '{"a": 1}', "[1, 2]", "{", "}", "[", "]", ",", ":", "null", "true"]
+SPACES = [" ", "\t", "\n", "\n", "\n", "\n", "\r", "\r\n"]
+
+
+def test_json_lines_are_those_of_python() -> None:
+    rng = random.Random(7)
+    lines = JsonLines(None, "utf-8", "strict")
+    good = 0
+    for _ in range(20_000):
+        text = "".join(rng.choice(rng.choice((TOKENS, SPACES))) for _ in range(rng.randint(0, 9)))
+        try:
+            expected = [json.loads(line) for line in split_lines(text.encode(), "utf-8", "strict") if line.strip()]
+        except ValueError:
+            expected = [None]
+        if None in expected:
+            with pytest.raises(BadLineError):
+                lines.decode(text.encode())
+        else:
+            assert lines.decode(text.encode()) == expected
+            good += bool(expected)
+    assert good > 1000
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"a": 1', "{'a': 1}", "nothing", '{"a": 1}}', "{} {}", '{"a":\n1}', "[1\n]\n1 2", "null"]
+)
 def test_a_bad_line_is_named(packed: Callable[[str, bytes], Path], bad: str) -> None:
     path = packed("bad.jsonl", ("".join(f'{{"n": {n}}}\n' for n in range(30_000)) + f"\n{bad}\n1\n").encode())
     with pytest.raises(ValueError, match=f"line 30002: .*{'null' if bad == 'null' else 'JSON'}") as caught:

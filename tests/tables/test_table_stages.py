@@ -155,18 +155,29 @@ def test_columns_of_a_stream_keep_its_time() -> None:
     assert [(row["n"], row["total"]) for batch in made for row in batch.rows()] == [(8, 16.0)] * 4
 
 
+def test_a_union_has_the_columns_in_the_order_of_its_first_input() -> None:
+    pipeline = Pipeline()
+    first = pipeline.read_from(sources.items([Batch({"a": [1], "b": ["x"]}), Batch({"b": ["y"], "a": [2]})]))
+    frame = pipeline.read_from(sources.frames(Batch({"b": ["z"] * 9, "a": range(9)})))
+    results: Any = sinks.collect()
+    frame.filter(column("a") > 1).union(first, first.filter(column("a") > 5)).write_to(results)
+    with shmjet.new_instance(JetConfig(cores=2)) as jet:
+        jet.new_job(pipeline).run(60)
+    assert {batch.names for batch in results} == {("b", "a")}
+
+
 def test_a_plan_says_what_its_stages_do() -> None:
     left = read()
     right = left.pipeline.read_from(sources.items(GIVEN["batches"]))
     joined = left.filter(column("v") > 1).select("k", w=column("v") * 2).join(right, "k", how="left")
-    joined.group_by("k").agg(n=count()).sort("n", descending=True).write_to(sinks.noop())
+    joined.group_by("k").agg(n=count(), w=sum_("w")).sort("n", descending=True).write_to(sinks.noop())
     text = left.pipeline.explain()
     for line in (
         "where (column('v') > 1)",
         "select k, w=(column('v') * 2)",
         "2 stages of columns in one processor",
         "left join on k",
-        "groups by k: n=count()",
+        "groups by k: n=count(), w=sum_('w')",
         "sort by n descending: each processor sorts its share",
     ):
         assert line in text

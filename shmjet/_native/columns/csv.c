@@ -299,6 +299,15 @@ done:
     return answer;
 }
 
+static PyObject *count_json_lines(PyObject *module, PyObject *buffer) {
+    (void)module;
+    Py_buffer view;
+    if (PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0) return NULL;
+    long long lines = lines_of_json(view.buf, view.len);
+    PyBuffer_Release(&view);
+    return PyLong_FromLongLong(lines);
+}
+
 static PyObject *is_utf8(PyObject *module, PyObject *buffer) {
     (void)module;
     Py_buffer view;
@@ -322,6 +331,7 @@ PyMethodDef columns_csv_methods[] = {
     FAST("csv_skip", skip, "Find the end of the record inside one of whose quoted fields a position lies."),
     FAST("csv_follow", follow, "Follow both ways to read a stretch of CSV: from outside and from inside quotes."),
     FAST("split_lines", split_lines, "Append lines to a text column."),
+    {"count_json_lines", count_json_lines, METH_O, "Count the lines of JSON that are not blank."},
     {"is_utf8", is_utf8, METH_O, "Whether bytes are well-formed UTF-8."},
     {"csv_power_of_five", power_of_five, METH_O, "A row of the table of powers of five, for tests."},
     {NULL, NULL, 0, NULL},

@@ -38,4 +38,29 @@ static inline void lines_split(const csv_text_t *text, uint8_t *data, uint8_t *o
     state->rows = row;
 }
 
+static inline int lines_is_blank(uint8_t byte) { return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n'; }
+
+/* Counts the lines of `data` that are not blank; -1: a JSON value goes on behind the end of its line. `data` is JSON
+ * values one after the other, so of two tokens of one value at least one is a bracket, a comma or a colon: what ends a
+ * line or begins the next one tells. A CR alone ends a line, too. */
+static inline int64_t lines_of_json(const uint8_t *data, int64_t size) {
+    int has_cr = size > 0 && memchr(data, '\r', (size_t)size) != NULL;
+    int64_t count = 0;
+    for (const uint8_t *at = data, *end = data + size, *next; at < end; at = next + 1) {
+        next = memchr(at, '\n', (size_t)(end - at));
+        if (next == NULL) next = end;
+        if (has_cr) {
+            const uint8_t *cr = memchr(at, '\r', (size_t)(next - at));
+            if (cr != NULL) next = cr;
+        }
+        const uint8_t *first = at, *last = next - 1;
+        while (first < next && lines_is_blank(*first)) first++;
+        if (first == next) continue;
+        while (lines_is_blank(*last)) last--;
+        if (memchr("}],:", *first, 4) != NULL || memchr("{[,:", *last, 4) != NULL) return -1;
+        count++;
+    }
+    return count;
+}
+
 #endif

@@ -11,7 +11,7 @@ from typing import Any
 
 from shmjet.core.column_key import ColumnKey
 from shmjet.pipeline import transforms as t
-from shmjet.pipeline.planner.column_needs import sought_names
+from shmjet.pipeline.planner.column_needs import known_names, sought_names
 from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.keys import identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PlannedVertex
@@ -188,9 +188,9 @@ def plan_union(draft: Draft, node: t.Node, transform: t.Union) -> Output:
         if len({output.feeds[0].time for output in inputs}) > 1:
             inputs = [draft.single(draft.batches(draft.rows(output, node), node), node) for output in inputs]
         time = inputs[0].feeds[0].time
-    vertex = draft.vertex(
-        node.name, union_batches(), node.parallelism, node, f"the rows of {len(inputs)} inputs of equal columns"
-    )
+    names = known_names(draft.graph.nodes)[node.upstream[0]] or ()
+    what = f"the rows of {len(inputs)} inputs of equal columns"
+    vertex = draft.vertex(node.name, union_batches(names), node.parallelism, node, what)
     for ordinal, output in enumerate(inputs):
         draft.onward(output, vertex, node, ordinal)
     checking = draft.vertex(f"{node.name}-check", check_union(node.name), 1, node, "compares the columns of all inputs")

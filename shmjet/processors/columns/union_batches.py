@@ -6,7 +6,7 @@ Must not know how batches are shared between processors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shmjet.core.inbox import Inbox
@@ -24,7 +24,13 @@ class UnionProcessor(BulkProcessor):
     """Hands batches on; on its last outbound edge it tells the columns of each input, once.
 
     After a restart they are told again, which does no harm, so there is nothing to save.
+
+    Args:
+        names: of the columns, in the order in which all batches give them; empty: that of input 0, once it is seen.
     """
+
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        self._first = names
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """As `BulkProcessor.init`; results go to all edges but the last."""
@@ -33,7 +39,6 @@ class UnionProcessor(BulkProcessor):
         self._heads: dict[int, SchemaHeads] = {}
         self._new_heads = SchemaHeads
         self._telling: list[tuple[int, Batch]] = []
-        self._first: tuple[str, ...] = ()
         self._last = outbox.bucket_count - 1
         self.main = tuple(range(self._last))
         super().init(outbox, context)
@@ -113,15 +118,19 @@ class UnionCheckProcessor(BulkProcessor):
                 raise BatchError(f"{self._name}: the inputs do not go together: {error}") from None
 
 
-def union_batches() -> Callable[[], Processor]:
+def union_batches(names: Sequence[str] = ()) -> Callable[[], Processor]:
     """Hand on the batches of all edges; the last outbound edge goes to `check_union`, on one processor.
+
+    Args:
+        names: of the columns of input 0, so that all batches have their order. Empty: not known before there are
+            batches; a processor then goes by the first one of input 0, and leaves those as they are that come before.
 
     Example:
         >>> union = dag.new_vertex("union", union_batches())              # doctest: +SKIP
         >>> check = dag.new_vertex("check", check_union("union"), 1)      # doctest: +SKIP
         >>> dag.edge(from_(union, 1).to(check).all_to_one())              # doctest: +SKIP
     """
-    return Supply(UnionProcessor)
+    return Supply(UnionProcessor, tuple(names))
 
 
 def check_union(name: str) -> Callable[[], Processor]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from shmjet._native._columns import count_json_lines
 from shmjet.data.decoders import converter, json_decoder
 
 _SHOWN = 120
@@ -71,12 +72,14 @@ class JsonLines:
             BadLineError: a line is not JSON, is not of the type wanted, or is null, which is not an item.
         """
         if self._is_utf8:
+            whole = bytes(data)
             try:
-                values = self._decode_lines(bytes(data))
+                values = self._decode_lines(whole)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 pass  # look closer
             else:
-                if not any(value is None for value in values):
+                # msgspec takes several values of one line, and values of several lines, too
+                if count_json_lines(whole) == len(values) and not any(value is None for value in values):
                     return values
         lines = split_lines(data, self._encoding, self._errors)
         return [self._one(index, line) for index, line in enumerate(lines) if line and not line.isspace()]
