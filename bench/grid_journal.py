@@ -3,8 +3,10 @@
     python bench/grid_journal.py [--json] [--quick] [--workers N]
 
 journal_put fills a map with a journal, next to a map without. journal_get is a single lookup next to one in
-sqlite3 in memory. journal_windows counts the entries of a map by key in a window, read from its journal, next to the
-same count over `sources.map`; each run is a job from its start to its last result.
+sqlite3 in memory. journal_windows counts the entries of a map by key in a window, read from its journal by as many
+processors as there are workers, next to the same count over `sources.map`, which all workers read; each run is a job
+from its start to its last result. journal_windows_in_order has one processor read the journal, which is the default:
+changes come in the order of their commits, and no processor without changes holds windows back.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ from _harness import Bench, Options, Report, parse_options, rate
 from shmjet import JetConfig, JetInstance, MapConfig, Pipeline, aggregate_ops, new_instance, sinks, sources, tumbling
 from shmjet.grid import Grid
 
-BENCHES = ["journal_put", "journal_get", "journal_windows"]
+BENCHES = ["journal_put", "journal_get", "journal_windows", "journal_windows_in_order"]
 GROUPS = 1000
 END = 1_000_000
 """A timestamp behind that of all entries, which closes their window."""
+IDLE_S = 0.02
+"""Seconds after which a processor that reads nothing does not hold the windows back."""
 
 
 def journal_put(options: Options, base: Path) -> Any:
@@ -70,22 +74,32 @@ def journal_get(options: Options, base: Path) -> Any:
 
 
 def journal_windows(options: Options, base: Path) -> Any:
-    """Count by key, from the journal and from the map."""
+    """Count by key, from the journal by all workers and from the map."""
+    return _measured("journal_windows", options, options.workers)
+
+
+def journal_windows_in_order(options: Options, base: Path) -> Any:
+    """Count by key, from the journal by one processor and from the map."""
+    return _measured("journal_windows_in_order", options, 1)
+
+
+def _measured(name: str, options: Options, readers: int) -> Any:
     count = 100_000 if options.quick else 500_000
     config = JetConfig(cores=options.workers, maps={"m": MapConfig(journal_capacity=2 * count)})
-    with new_instance(config) as jet, Bench("journal_windows", "entries/s") as bench:
+    with new_instance(config) as jet, Bench(name, "entries/s") as bench:
         entries = jet.get_map("m")
         entries.put_all((number, 0) for number in range(count))
         entries[count] = END
         numbers = itertools.count()
-        bench.ours(lambda: rate(count, lambda: _windows(jet, f"out-{next(numbers)}")))
+        bench.ours(lambda: rate(count, lambda: _windows(jet, f"out-{next(numbers)}", readers)))
         bench.peer("sources.map", lambda: rate(count, lambda: _groups(jet, f"out-{next(numbers)}")))
         return bench.measure(rounds=options.rounds)
 
 
-def _windows(jet: JetInstance, name: str) -> None:
+def _windows(jet: JetInstance, name: str, readers: int) -> None:
     p = Pipeline()
-    events = p.read_from(sources.map_journal("m")).with_timestamps(lambda event: event.new)
+    source = p.read_from(sources.map_journal("m").set_partition_idle_timeout(IDLE_S)).set_local_parallelism(readers)
+    events = source.with_timestamps(lambda event: event.new)
     counts = (
         events.grouping_key(lambda event: event.key % GROUPS).window(tumbling(1)).aggregate(aggregate_ops.counting())
     )
@@ -112,7 +126,9 @@ def main() -> int:
     report = Report(options)
     base = Path(tempfile.mkdtemp(dir="/dev/shm", prefix="shmjet-bench-"))
     try:
-        for name, bench in zip(BENCHES, (journal_put, journal_get, journal_windows), strict=True):
+        for name, bench in zip(
+            BENCHES, (journal_put, journal_get, journal_windows, journal_windows_in_order), strict=True
+        ):
             if options.wants(name):
                 report.add(bench(options, base))
     finally:
