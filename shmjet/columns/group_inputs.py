@@ -232,7 +232,9 @@ def _key_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
 def _fitted(name: str, values: Values, mask: Mask | None, dtype: Dtype) -> Column:
     """Return a column for the table, which keeps it as `dtype`; the table itself widens numbers of one class."""
     if values.dtype != dtype and not isinstance(dtype, str) and isinstance(values, np.ndarray):
-        is_wider = values.dtype.kind + dtype.kind in _WIDER or (values.dtype.kind in "biu" and dtype == INT64)
+        is_wider = values.dtype.kind + dtype.kind in _WIDER or (
+            values.dtype.kind in "biu" and dtype == INT64 and values.dtype != UINT64
+        )
         if is_wider:
             return descriptor(values, mask)
     return descriptor(converted(name, values, mask, dtype), mask)

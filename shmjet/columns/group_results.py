@@ -25,7 +25,7 @@ from shmjet.data.column import Values, as_column
 from shmjet.data.column_descriptors import descriptor
 from shmjet.data.column_types import ColumnType, ListType
 from shmjet.data.errors import BatchError
-from shmjet.data.text import Mask
+from shmjet.data.text import Mask, Text
 from shmjet.data.typed_column import TypedColumn
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class RowResults:
     def _lists(self, result: str, name: str, store: RowStore) -> Column:
         rows, sizes = store.rows_of(self._places, self._count)
         values, mask = any_column(rows, name)
+        if isinstance(values, np.ndarray) and values.dtype.kind in "US":
+            values = Text.of(values.tolist())
         kind = values.dtype
         bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         if isinstance(kind, ColumnType) and kind.is_nested:

@@ -151,10 +151,10 @@ class KeptRows:
             if mask is not None:
                 rows = np.flatnonzero(mask)
                 numbers, batch = numbers[rows], take_rows(batch, rows)
+        self._starts = None  # a batch without rows may tell of another kind
         if batch.num_rows:
             self._chunks.append((numbers, batch))
             self._bytes += batch.nbytes + numbers.nbytes
-            self._starts = None
 
     def rows_of(self, places: Places, count: int) -> tuple[Batch, Sizes]:
         """As `RowStore.rows_of`."""
@@ -258,6 +258,7 @@ class KeptRows:
         if not kinds:
             return
         self._kinds.add(Batch.trusted({name: nulls(kind, 0) for name, kind in kinds.items()}, known, 0))
+        self._starts = None
         made: dict[str, Any] = {}
         valid: dict[str, Mask] = {}
         sizes: Sizes = np.zeros(0, np.int64)

@@ -27,6 +27,7 @@ from shmjet.data.typed_column import TypedColumn
 from shmjet.data.typed_operators import common_type
 
 _FLOAT64: Final = np.dtype(np.float64)
+_INT64: Final = np.dtype(np.int64)
 
 
 def promoted_type(one: Kind, other: Kind) -> Kind | None:
@@ -49,7 +50,8 @@ def promoted_type(one: Kind, other: Kind) -> Kind | None:
         return None
     if plain.kind == "f":
         return _FLOAT64
-    return common_type(typed, integer_type(plain)) if plain.kind in "iu" else None
+    # Small integers have the digits of large ones: else it would matter which two of three kinds come first.
+    return common_type(typed, integer_type(plain if plain.itemsize == 8 else _INT64)) if plain.kind in "biu" else None
 
 
 def converted_type(name: str, column: Values, mask: Mask | None, kind: Kind) -> Values:
@@ -58,6 +60,8 @@ def converted_type(name: str, column: Values, mask: Mask | None, kind: Kind) -> 
     Raises:
         BatchError: a value cannot be held exactly.
     """
+    if isinstance(column, np.ndarray) and column.dtype.kind == "b":
+        column = column.view(np.int8)
     if not isinstance(column, TypedColumn) or kind != _FLOAT64:
         return fitted(name, column, mask, kind)
     floats, decimals = to_floats(column), operand(column)

@@ -21,11 +21,12 @@ from shmjet.columns.expressions.projection import Projection
 from shmjet.columns.expressions.row_chooser import RowChooser
 from shmjet.columns.group_page import Positions
 from shmjet.columns.group_rows import PairTable
-from shmjet.columns.group_schema import check_names, state_name, state_separator
+from shmjet.columns.group_schema import check_names, form_in_states, state_name, state_separator
 from shmjet.columns.groups import ANY_NUMBER, Groups
+from shmjet.columns.plan_changes import restated
 from shmjet.columns.promotion import converted, differing, is_known, promoted
 from shmjet.columns.schemas import Kind, nulls
-from shmjet.columns.typed_plan import TypedPlan, restated
+from shmjet.columns.typed_plan import TypedPlan
 from shmjet.data.batch import Batch, any_column
 from shmjet.data.column_types import ColumnType
 from shmjet.data.typed_column import TypedColumn
@@ -34,6 +35,9 @@ _TYPE: Final = "type"
 """The part of states whose type is that of an aggregate's column."""
 
 _MOVED: Final = 1 << 16
+
+_TOTALS: Final = ("sum", "mean")
+_VALUES: Final = ("min", "max", "first", "last")
 
 
 def _pairs(names: Sequence[str]) -> PairTable:
@@ -138,20 +142,42 @@ class TypedGroups:
 
     def _note(self, found: Mapping[str, tuple[Kind, bool]]) -> None:
         """Note kinds of columns; where a type is new or another, the groups move."""
+        if not self._types and any(isinstance(kind, ColumnType) for kind, _ in found.values()):
+            head = self._groups.head()
+            self._note_kinds({} if head is None else self._kinds_of(head))  # of states that have been merged
+        self._note_kinds(found)
+        types = {name: kind for name, kind in self._kinds.items() if isinstance(kind, ColumnType)}
+        if types != self._types:
+            self._move(types)
+
+    def _note_kinds(self, found: Mapping[str, tuple[Kind, bool]]) -> None:
         for name, (kind, known) in found.items():
             have = self._kinds.get(name)
             if have is None or (known and name not in self._known):
                 self._kinds[name] = kind
-            elif known and kind != have and (isinstance(have, ColumnType) or isinstance(kind, ColumnType)):
+            elif known and kind != have:
                 both = promoted(have, kind)
-                if both is None:
+                if both is not None:
+                    self._kinds[name] = both
+                elif isinstance(have, ColumnType) or isinstance(kind, ColumnType):
                     raise differing(name, [have, kind])
-                self._kinds[name] = both
             if known:
                 self._known.add(name)
-        types = {name: kind for name, kind in self._kinds.items() if isinstance(kind, ColumnType)}
-        if types != self._types:
-            self._move(types)
+
+    def _kinds_of(self, states: Batch) -> dict[str, tuple[Kind, bool]]:
+        """Return the kinds of columns without a type that states show; sums show less of them than values do."""
+        columns = states.parts()[0]
+        found: dict[str, tuple[Kind, bool]] = {}
+        for of_values in (False, True):
+            for result, aggregate in self._aggregates.items():
+                if aggregate.function not in (_VALUES if of_values else _TOTALS) or aggregate.order is not None:
+                    continue
+                if state_name(result, _TYPE, self._separator) not in columns:
+                    form = form_in_states(states, result, aggregate, self._separator)
+                    counts = columns.get(state_name(result, "n", self._separator))  # of means, which have no mask
+                    known = form.is_known if counts is None or not states.num_rows else bool(np.asarray(counts).any())
+                    found[str(aggregate.column)] = form.dtype, known
+        return found
 
     def _move(self, types: dict[str, ColumnType]) -> None:
         before, groups, plan = self._types, self._groups, self._plan
@@ -181,6 +207,8 @@ class TypedGroups:
                 mask = masks.get(state_name(result, _TYPE, self._separator))
                 found[aggregate.column] = marker.dtype, is_known(marker, mask)
         types = {name: kind for name, (kind, _) in found.items() if isinstance(kind, ColumnType)}
+        if types or self._types:
+            found = self._kinds_of(states) | found
         self._note(found)
         plan = self._plan if types == self._types else TypedPlan(self._keys, self._aggregates, types)
         self._merge(plan, states, types, are_new)
@@ -198,7 +226,7 @@ class TypedGroups:
         known |= {name: mask for name, mask in keys.parts()[1].items() if name in self._keys}
         states = Batch.trusted(made, known, states.num_rows)
         if types != self._types:
-            states = restated(states, plan, self._plan, self._aggregates, self._separator)
+            states = restated(states, plan, self._plan, self._aggregates, self._kinds, self._separator)
         self._groups.merge(states, are_new)
 
     # -- out -----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.columns.aggregates import Aggregate
-from shmjet.columns.group_schema import StateForm, parts, state_dtype, state_name
-from shmjet.columns.promotion import converted
 from shmjet.columns.schemas import nulls
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values
@@ -249,83 +247,3 @@ def _are_exact(words: npt.NDArray[np.uint64], counts: Any, unit: int) -> bool:
     if (totals[:, 1] != totals[:, 0] >> 63).any() or (np.abs(totals[:, 0] >> 1) >= _EXACT >> 1).any():
         return False
     return unit * max(int(counts.max(initial=0)), 1) <= _EXACT
-
-
-# -- from plan to plan -------------------------------------------------------------------------------------------------
-
-
-def restated(
-    states: Batch, old: TypedPlan, new: TypedPlan, aggregates: Mapping[str, Aggregate], separator: str
-) -> Batch:
-    """Return states of one plan as those of another one, whose types hold the values of the first one's.
-
-    Args:
-        states: with keys that the table of `new` knows.
-        old, new: the plans.
-        aggregates: result → aggregate.
-        separator: that is in the names of state columns.
-
-    Raises:
-        BatchError: the new type does not hold a value.
-    """
-    columns, masks = states.parts()
-    made, valid = dict(columns), dict(masks)
-    for result, aggregate in aggregates.items():
-        have, want = old.type_of(aggregate), new.type_of(aggregate)
-        if have == want or want is None or aggregate.keeps_rows:
-            continue
-        if have is None:
-            for name, inner in new.aggregates.items():
-                if name in (result, result + LOW, result + HIGH, result + COUNT):
-                    _put_empty(made, valid, states.num_rows, name, inner, want, separator)
-        elif aggregate.function in ("sum", "mean"):
-            _put_total(made, result, have, want, separator)
-        elif aggregate.function in _VALUES:
-            name = state_name(result, aggregate.function, separator)
-            typed = from_comparable(made[name], have)
-            found = converted(str(aggregate.column), typed, valid.get(name), want)
-            assert isinstance(found, TypedColumn)
-            made[name] = comparable(found)
-    return Batch.trusted(made, valid, states.num_rows)
-
-
-def _put_empty(
-    made: dict[str, Values],
-    valid: dict[str, Mask],
-    rows: int,
-    name: str,
-    inner: Aggregate,
-    kind: ColumnType,
-    separator: str,
-) -> None:
-    """Put the states of groups without values."""
-    column = str(inner.column)
-    physical: Any = np.dtype("S16") if kind.stored == WIDE else kind.stored
-    for part, word in ((LOW, "u8"), (HIGH, "i8"), (FLOAT, "f8")):
-        if column.endswith(part):
-            physical = np.dtype(word)
-    form = StateForm(state_dtype(name, inner, physical))
-    for place, (state_part, kept) in enumerate(parts(inner, form)):
-        state = state_name(name, state_part, separator)
-        made[state] = nulls(kept, rows)
-        valid.pop(state, None)
-        if place == 0 and rows and inner.function != "count":
-            valid[state] = np.zeros(rows, np.bool_)
-
-
-def _put_total(made: dict[str, Values], result: str, have: ColumnType, want: ColumnType, separator: str) -> None:
-    """Put a total in the units of another scale in the place of one."""
-    assert isinstance(have, DecimalType)
-    assert isinstance(want, DecimalType)
-    names = [state_name(result + each, part, separator) for each in (LOW, HIGH) for part in ("low", "high")]
-    words: list[Any] = [made[name] for name in names]
-    factor = 10 ** max(want.scale - have.scale, 0)  # of a longer scale there are only nulls
-    totals = [
-        ((one & _MASK) + (two << 64) + (((three & _MASK) + (four << 64)) << 64)) * factor
-        for one, two, three, four in zip(*(each.tolist() for each in words), strict=True)
-    ]
-    highs = [total >> 64 for total in totals]
-    made[names[0]] = np.array([total & _MASK for total in totals], np.uint64)
-    made[names[1]] = np.zeros(len(totals), np.int64)
-    made[names[2]] = np.array([high & _MASK for high in highs], np.uint64).view(np.int64)
-    made[names[3]] = np.array([high >> 64 for high in highs], np.int64)

@@ -29,10 +29,10 @@ WORDS = [
     [
         ("decimal(5, 2)", "decimal(9, 0)", "decimal(11, 2)"),
         ("decimal(30, 4)", "decimal(38, 38)", "decimal(38, 38)"),
-        ("decimal(5, 2)", "int8", "decimal(5, 2)"),
+        ("decimal(5, 2)", "int8", "decimal(21, 2)"),
         ("decimal(5, 2)", "int64", "decimal(21, 2)"),
         ("decimal(5, 2)", "float32", "float64"),
-        ("decimal(5, 2)", "bool", None),
+        ("decimal(5, 2)", "bool", "decimal(21, 2)"),
         ("decimal(5, 2)", "text", None),
         ("timestamp[us, UTC]", "timestamp[ns, Europe/Berlin]", "timestamp[ns, UTC]"),
         ("timestamp[us, Europe/Berlin]", "timestamp[ns, Europe/Berlin]", "timestamp[ns, Europe/Berlin]"),

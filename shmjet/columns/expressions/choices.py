@@ -37,7 +37,7 @@ def taken(condition: Vector, rows: int) -> Mask:
 
 def filled(column: Vector, filling: Vector, rows: int, missing: Mask) -> Vector:
     """Return a column with other values where it is null and a value is `missing`."""
-    if column.is_untyped:
+    if column.is_untyped and not (_may_be_floats(column) and operators.kind_of(filling.values) in "iuf"):
         return filling if not filling.is_scalar else Vector(filling.column(rows), filling.valid)
     there = column.mask(rows)
     return when([(there, column)], filling, rows, missing)
@@ -131,6 +131,8 @@ def _numbers(choices: Sequence[Choice], other: Vector, typed: Sequence[Vector], 
         raise _mixed(typed)
     try:
         dtype = np.result_type(*(vector.values if vector.is_scalar else vector.values.dtype for vector in typed))
+        if dtype.kind in "iu" and any(map(_may_be_floats, (other, *(vector for _, vector in choices)))):
+            dtype = np.dtype(np.float64)
         result = np.zeros(rows, dtype)
         for taking, vector in [(left, other), *choices]:
             if not vector.is_untyped:
@@ -139,6 +141,11 @@ def _numbers(choices: Sequence[Choice], other: Vector, typed: Sequence[Vector], 
     except (OverflowError, TypeError) as error:
         raise BatchError(f"{_names(typed)} do not go together in one column: {error}") from None
     return result
+
+
+def _may_be_floats(vector: Vector) -> bool:
+    """Tell whether it is a column of nulls of float64: one of None alone, which has no type, or one of floats."""
+    return vector.is_untyped and vector.values is not None
 
 
 def _as_type(taking: Mask, vector: Vector, dtype: np.dtype[Any]) -> Any:

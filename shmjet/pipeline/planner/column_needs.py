@@ -56,6 +56,8 @@ def _names(transform: t.Transform, inputs: list[Names]) -> Names:
         return None
     if isinstance(transform, _SAME) or (isinstance(transform, _SPREADING) and _by_names(transform) is not None):
         return inputs[0]
+    if isinstance(transform, t.Distinct) and transform.key_fn is None:
+        return inputs[0]
     if isinstance(transform, t.Only):
         return tuple(name for name in inputs[0] if name in transform.names)
     if isinstance(transform, t.With):

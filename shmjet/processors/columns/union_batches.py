@@ -107,8 +107,9 @@ class UnionCheckProcessor(BulkProcessor):
                 less = [name for name in names if name not in head.names]
                 if more or less:
                     here, there = (place, other) if more else (other, place)
+                    which = f"which input {there} has not" if here != there else "which other batches of it have not"
                     raise BatchError(
-                        f"{self._name}: input {here} has a column {(more or less)[0]!r}, which input {there} has not; "
+                        f"{self._name}: input {here} has a column {(more or less)[0]!r}, {which}; "
                         "select the same columns on all inputs"
                     )
             self._names[place] = head.names
