@@ -161,7 +161,7 @@ def _has_negative(batch: Batch, name: str) -> bool:
 def mixed_keys(name: str) -> BatchError:
     """Return the error for keys that neither 64 bits nor floats hold."""
     return BatchError(
-        f"column {name!r} has negative integers as well as integers from 2**63 on, and uint64 does not hold both; "
+        f"column {name!r} has negative integers as well as integers of uint64, and uint64 does not hold both; "
         "convert them where they are made"
     )
 

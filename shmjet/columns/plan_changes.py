@@ -8,20 +8,20 @@ which. Must not know when the plan changes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.group_schema import AS, state_name
-from shmjet.columns.promotion import FLOAT64, INT64, UINT64, converted, is_known
+from shmjet.columns.promotion import FLOAT64, INT64, UINT64, is_known, near
 from shmjet.columns.schemas import Kind, nulls
 from shmjet.columns.typed_plan import COUNT, HIGH, LOW, TypedPlan, comparable, from_comparable
 from shmjet.data.batch import Batch
-from shmjet.data.column import Values, as_column
+from shmjet.data.column import Values
 from shmjet.data.column_types import ColumnType, DecimalType
-from shmjet.data.text import Mask
+from shmjet.data.decimals import stored_units
+from shmjet.data.text import Mask, Text
 from shmjet.data.typed_column import TypedColumn
 
 _MASK = (1 << 64) - 1
@@ -60,6 +60,8 @@ def restated(
             moved.put_total(
                 result, moved.take_total(result, aggregate, have), have, want or kinds[str(aggregate.column)]
             )
+        elif aggregate.function == "quantile" and have is None:
+            moved.put_floats(result)
     return moved.batch()
 
 
@@ -101,14 +103,28 @@ class _States:
         values = found if have is None else from_comparable(found, have)
         if is_mixed:
             rest, as_ = self._take(result, "rest")[0], self._take(result, AS)[0]
-            if as_.dtype.kind != "f":
-                exact = [Decimal(int(near) + int(left)) for near, left in zip(found, rest, strict=True)]
-                values = as_column(column, exact)[0]
+            if as_.dtype.kind != "f" and isinstance(kind, DecimalType):
+                units = [(int(near) + int(left)) * 10**kind.scale for near, left in zip(found, rest, strict=True)]
+                values = TypedColumn.trusted(kind, stored_units(units, kind))
         if is_known(values, mask):
-            values = converted(column, values, mask, kind)
+            values = near(column, values, mask, kind)
         else:
             values, mask = nulls(kind, self._rows), np.zeros(self._rows, np.bool_) if self._rows else None
         self._put(result, function, comparable(values) if isinstance(values, TypedColumn) else values, mask)
+
+    def put_floats(self, result: str) -> None:
+        """Make kept integers the nearest floats, as those of decimals are."""
+        head = state_name(result, AS, self._separator)
+        for name in [name for name in self._columns if name.startswith(head)]:
+            kind = self._columns[name].dtype
+            if isinstance(kind, np.dtype) and kind.kind in "biu":
+                place = state_name(result, f"values{name.removeprefix(head)}", self._separator)
+                values: Any = self._columns[place]
+                raw = values.compact()
+                floats = np.frombuffer(raw.data.tobytes(), kind).astype(FLOAT64)
+                ends = raw.offsets // kind.itemsize * FLOAT64.itemsize
+                self._columns[place] = Text.trusted(ends, floats.view(np.uint8), True)
+                self._columns[name] = nulls(FLOAT64, self._rows)
 
     def take_total(self, result: str, aggregate: Aggregate, have: ColumnType | None) -> _Total:
         """Take what a sum or a mean has kept."""

@@ -18,7 +18,8 @@ from shmjet.columns.schemas import Kind, nulls
 from shmjet.columns.type_promotion import converted_type, promoted_type
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values, not_exact
-from shmjet.data.column_types import ColumnType
+from shmjet.data.column_types import ColumnType, DecimalType
+from shmjet.data.decimal_columns import to_floats
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
 from shmjet.data.typed_column import TypedColumn
@@ -153,6 +154,13 @@ def converted(name: str, values: Values, mask: Mask | None, kind: Kind) -> Value
     if wrong.any():
         raise not_exact(name, values[wrong][0], kind)
     return result
+
+
+def near(name: str, values: Values, mask: Mask | None, kind: Kind) -> Values:
+    """As `converted`, but decimals become the nearest floats, whether or not these are equal to them."""
+    if kind == FLOAT64 and isinstance(values, TypedColumn) and isinstance(values.dtype, DecimalType):
+        return to_floats(values)
+    return converted(name, values, mask, kind)
 
 
 def _is_held(value: Any, kind: Any) -> bool:

@@ -24,7 +24,7 @@ from shmjet.columns.group_rows import PairTable
 from shmjet.columns.group_schema import check_names, form_in_states, state_name, state_separator
 from shmjet.columns.groups import ANY_NUMBER, Groups
 from shmjet.columns.plan_changes import restated
-from shmjet.columns.promotion import converted, differing, is_known, promoted
+from shmjet.columns.promotion import converted, differing, is_known, near, promoted
 from shmjet.columns.schemas import Kind, nulls
 from shmjet.columns.typed_plan import TypedPlan
 from shmjet.data.batch import Batch, any_column
@@ -72,6 +72,11 @@ class TypedGroups:
         self._totals = totals_of(made, True, self._keys, self._aggregates) if made else None
         used = (name for each in aggregates.values() for name in (each.column, each.by) if name is not None)
         self._used = tuple(dict.fromkeys([*self._keys, *used]))
+        kept = (
+            aggregate for aggregate in aggregates.values() if aggregate.keeps_rows and aggregate.function != "quantile"
+        )
+        self._exact = {*self._keys, *(name for each in kept for name in (each.column, each.by) if name is not None)}
+        """Columns whose values are told apart, as keys are: a decimal among floats has to be equal to one."""
         self._untyped = TypedPlan(self._keys, self._aggregates, {})
         self.clear()
 
@@ -137,7 +142,8 @@ class TypedGroups:
             kind = self._kinds.get(name)
             is_typed = isinstance(columns[name], TypedColumn) or isinstance(kind, ColumnType)
             if kind is not None and is_typed and columns[name].dtype != kind:
-                made[name] = converted(name, columns[name], masks.get(name), kind)
+                to = converted if name in self._exact else near
+                made[name] = to(name, columns[name], masks.get(name), kind)
         return Batch.trusted(made, dict(masks), batch.num_rows)
 
     def _note(self, found: Mapping[str, tuple[Kind, bool]]) -> None:

@@ -189,7 +189,7 @@ def _shown(number: int | np.integer[Any]) -> str:
 
 def not_exact(name: str, value: Any, dtype: np.dtype[Any]) -> BatchError:
     """Return the error for a value that the other values of its column leave no room for."""
-    others = {"f": "floats", "c": "complex numbers", "u": "integers from 2**63 on"}.get(dtype.kind, f"{dtype} values")
+    others = {"f": "floats", "c": "complex numbers", "u": "integers of uint64"}.get(dtype.kind, f"{dtype} values")
     return BatchError(
         f"column {name!r} has {value} as well as {others}, and {dtype} does not hold both; "
         "convert them where they are made"

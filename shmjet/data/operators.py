@@ -202,6 +202,13 @@ def _outside(size: Array, a: Array, b: Array, dtype: np.dtype[Any], exact: Calla
 # -- dates and spans of time -------------------------------------------------------------------------------------------
 
 
+def _floor_divided(spans: Any, numbers: Any, dtype: np.dtype[Any]) -> Array:
+    """Return spans of time divided by integers, rounded down as Python does; numpy rounds towards 0."""
+    ticks, divisors = np.broadcast_arrays(np.asarray(spans, dtype).view(np.int64), np.asarray(numbers))
+    found = ticks // np.where(divisors == 0, 1, divisors).astype(np.int64)
+    return np.where(np.isnat(ticks.view(dtype)), ticks, found).view(dtype)
+
+
 def _calculate_times(symbol: str, one: Any, two: Any, valid: Mask) -> tuple[Array, Mask]:
     try:
         result = _applied(symbol, one, two)
@@ -209,6 +216,8 @@ def _calculate_times(symbol: str, one: Any, two: Any, valid: Mask) -> tuple[Arra
         raise
     except Exception as error:  # numpy has several for units that do not meet
         raise BatchError(f"{type_name(one)} {symbol} {type_name(two)}: {error}") from None
+    if symbol == "//" and np.asarray(two).dtype.kind in "iu":
+        result = _floor_divided(one, two, result.dtype)
     if symbol in ("//", "%"):
         divisor = np.asarray(two)
         valid = valid & (divisor != np.zeros((), divisor.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -183,3 +184,36 @@ def test_what_is_told_after_rows_were_read() -> None:
         assert told is not None
         groups.add(told)
     assert groups.results(0, 9)[0].to_dict() == {"k": [1, 2], "m": [3.0, 5.0]}
+
+
+PRICES: dict[str, Callable[[random.Random], Any]] = {
+    "decimal(10, 2)": lambda rng: Decimal(rng.choice(("0.10", "19.99"))),
+    "float64": lambda rng: rng.choice((0.1, 7.3)),
+    "int64": lambda rng: rng.choice((3, (1 << 53) + 1)),
+}
+
+
+@pytest.mark.parametrize("seed", seeds(30))
+def test_decimals_are_the_nearest_floats_among_floats(seed: int) -> None:
+    aggregates = {name: OF_NUMBERS[name] for name in ("n", "least", "most", "sum", "mean", "std", "median")}
+    for step in range(10):
+        rng = random.Random(seed * 10 + step)
+        batches = batches_of(rng, PRICES)
+        if not {"float64", "int64"} <= {
+            str(batch.schema["v"]) for batch in batches
+        }:  # these are not told apart exactly
+            shuffled = rng.sample(batches, len(batches))
+            found = [outcome(grouped(each, aggregates)) for each in (batches, shuffled)]
+            found.append(outcome(merged(rng, shuffled, aggregates)))
+            assert found[0] == found[1] == found[2], (seed, batches)
+
+
+def test_integers_of_all_kinds_go_together_with_decimals() -> None:
+    batches = [
+        Batch({"k": [1], "v": [value]}, schema={"k": "int64", "v": kind})
+        for kind, value in (("uint64", (1 << 64) - 1), ("int64", -5), ("decimal(12, 5)", Decimal("0.5")))
+    ]
+    for order in itertools.permutations(batches):
+        groups = grouped(order, {"least": min_("v"), "most": max_("v"), "sum": sum_("v")})
+        expected = {"k": [1], "least": [Decimal(-5)], "most": [Decimal((1 << 64) - 1)]}
+        assert groups.results(0, 9)[0].to_dict() == {**expected, "sum": [Decimal((1 << 64) - 1) + Decimal("-4.5")]}
