@@ -64,9 +64,13 @@ def test_a_running_job_is_read_from_memory_that_cannot_be_written(
         flow = meter.take(member.metrics(row), time.time())
         return flow.bottleneck is not None and flow.bottleneck.text == "source → sink" and flow.bottleneck.waiting > 0.5
 
+    def emitted(metrics: Any) -> int:
+        return int(metrics.vertices["source"].emitted_count)
+
     try:
         eventually(lambda: [row.status for row in member.running()] == ["running"])
         eventually(is_held_up)
+        eventually(lambda: emitted(member.metrics(member.running()[0])) == emitted(execution.metrics()))
         (row,) = member.running()
         seen, told = member.metrics(row), execution.metrics()
         assert seen.vertices["source"].emitted_count == told.vertices["source"].emitted_count > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -186,7 +187,8 @@ def kill_cluster(*members: JetInstance) -> None:
     """Kill all members of a cluster at once, and let their instances notice."""
     processes = [process for jet in members for process in processes_of(jet)]
     for process in processes:
-        os.kill(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # its member has been killed before
+            os.kill(process.pid, signal.SIGKILL)
     until(lambda: all(map(is_dead, processes)))
     for jet in members:
         jet.shutdown()
