@@ -104,7 +104,7 @@ class _States:
         if is_mixed:
             rest, as_ = self._take(result, "rest")[0], self._take(result, AS)[0]
             if as_.dtype.kind != "f" and isinstance(kind, DecimalType):
-                units = [(int(near) + int(left)) * 10**kind.scale for near, left in zip(found, rest, strict=True)]
+                units = [(int(one) + int(two)) * 10**kind.scale for one, two in zip(found, rest, strict=True)]
                 values = TypedColumn.trusted(kind, stored_units(units, kind))
         if is_known(values, mask):
             values = near(column, values, mask, kind)
