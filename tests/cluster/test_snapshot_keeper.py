@@ -22,10 +22,13 @@ HOSTS = ["x", "y", "z"]
 
 
 def run(members: SimulatedMembers, story: Coroutine[Any, Any, None]) -> None:
-    try:
-        asyncio.run(story)
-    finally:
-        members.stop()
+    async def to_the_end() -> None:
+        try:
+            await story
+        finally:
+            members.stop()
+
+    asyncio.run(to_the_end())
 
 
 def test_each_file_is_on_another_member_and_the_manifest_on_all(tmp_path: Path) -> None:
