@@ -16,7 +16,7 @@ from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.group_schema import AS, state_name
 from shmjet.columns.promotion import FLOAT64, INT64, UINT64, is_known, near
 from shmjet.columns.schemas import Kind, nulls
-from shmjet.columns.typed_plan import COUNT, HIGH, LOW, TypedPlan, comparable, from_comparable
+from shmjet.columns.typed_plan import COUNT, HIGH, LOW, TOTALS, VALUES, TypedPlan, comparable, from_comparable
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values
 from shmjet.data.column_types import ColumnType, DecimalType
@@ -25,8 +25,6 @@ from shmjet.data.text import Mask, Text
 from shmjet.data.typed_column import TypedColumn
 
 _MASK = (1 << 64) - 1
-_VALUES = ("min", "max", "first", "last")
-_TOTALS = ("sum", "mean")
 
 
 def restated(
@@ -54,9 +52,9 @@ def restated(
         have, want = old.type_of(aggregate), new.type_of(aggregate)
         if have == want:
             continue
-        if aggregate.function in _VALUES:
+        if aggregate.function in VALUES:
             moved.move_value(result, aggregate, have, want or kinds[str(aggregate.column)])
-        elif aggregate.function in _TOTALS:
+        elif aggregate.function in TOTALS:
             moved.put_total(
                 result, moved.take_total(result, aggregate, have), have, want or kinds[str(aggregate.column)]
             )

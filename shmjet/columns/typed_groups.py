@@ -26,7 +26,7 @@ from shmjet.columns.groups import ANY_NUMBER, Groups
 from shmjet.columns.plan_changes import restated
 from shmjet.columns.promotion import converted, differing, is_known, near, promoted
 from shmjet.columns.schemas import Kind, nulls
-from shmjet.columns.typed_plan import TypedPlan
+from shmjet.columns.typed_plan import TOTALS, VALUES, TypedPlan
 from shmjet.data.batch import Batch, any_column
 from shmjet.data.column_types import ColumnType
 from shmjet.data.typed_column import TypedColumn
@@ -35,9 +35,6 @@ _TYPE: Final = "type"
 """The part of states whose type is that of an aggregate's column."""
 
 _MOVED: Final = 1 << 16
-
-_TOTALS: Final = ("sum", "mean")
-_VALUES: Final = ("min", "max", "first", "last")
 
 
 def _pairs(names: Sequence[str]) -> PairTable:
@@ -176,7 +173,7 @@ class TypedGroups:
         found: dict[str, tuple[Kind, bool]] = {}
         for of_values in (False, True):
             for result, aggregate in self._aggregates.items():
-                if aggregate.function not in (_VALUES if of_values else _TOTALS) or aggregate.order is not None:
+                if aggregate.function not in (VALUES if of_values else TOTALS) or aggregate.order is not None:
                     continue
                 if state_name(result, _TYPE, self._separator) not in columns:
                     form = form_in_states(states, result, aggregate, self._separator)

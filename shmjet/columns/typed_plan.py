@@ -37,9 +37,10 @@ _EXACT: Final = 1 << 53
 
 _SIGN: Final = np.uint64(1 << 63)
 _WORD: Final = 1 << 64
-_MASK: Final = _WORD - 1
 _FLOATS: Final = ("var", "std", "quantile")
-_VALUES: Final = ("min", "max", "first", "last")
+VALUES: Final = ("min", "max", "first", "last")
+"""Functions whose results are values of their column."""
+TOTALS: Final = ("sum", "mean")
 _AS_IT_IS: Final = ("n_unique", "list", "min_by", "max_by", "custom")
 
 Column = tuple[Values, Mask | None]
@@ -88,7 +89,7 @@ class TypedPlan:
         elif function in _FLOATS and isinstance(kind, DecimalType):
             self._hidden.add((column, FLOAT))
             self.aggregates[result] = replace(aggregate, column=column + FLOAT)
-        elif function in (*_VALUES, "count"):
+        elif function in (*VALUES, "count"):
             if function in ("min", "max"):
                 check_order(column, kind)
             self._hidden.add((column, COUNT))
@@ -151,7 +152,7 @@ class TypedPlan:
         kind, function = self.type_of(aggregate), aggregate.function
         if kind is None or function == "count" or function in _FLOATS:
             return columns[result], masks.get(result)
-        if function in _VALUES:
+        if function in VALUES:
             return from_comparable(columns[result], kind), masks.get(result)
         assert isinstance(kind, DecimalType)
         mask = masks.get(result + LOW)
