@@ -638,6 +638,56 @@ def journal_events(
         parts: what the packed entries of `journal_parts` have been decoded to.
     """
 
+def survey_entries(
+    entries: list[tuple[bytes, bytes]], mark: bytes, back: int, code: int, /
+) -> tuple[list[tuple[int, int, int]], bytes | None, int, int, int, bool, bool]:
+    """Return what there is to know of entries of a map, each a key (prefix, partition, more) and a stored entry.
+
+    Args:
+        entries: in any order.
+        mark: bytes that are looked for in stored entries,
+        back: so far before their ends.
+        code: of an extension of msgpack.
+
+    Returns:
+        runs of entries of one partition, `(partition, begin, end)`; the prefix of all keys, None where they have
+        several, or there are no entries; the bytes of all keys and stored entries; those of the longest key, and of the
+        longest stored entry; whether one is marked; whether all are msgpack arrays of a key and a value that is no
+        extension of that code with four bytes of length (False, too, where arrays are more than 15 deep).
+
+    Raises:
+        TypeError: something else is in the list, or a key has no more than prefix and partition.
+    """
+
+def move_entries(entries: list[tuple[bytes, bytes]], cut: int, prefix: bytes, /) -> list[tuple[bytes, bytes]]:
+    """Return entries with `prefix` in place of the first `cut` bytes of each key.
+
+    Raises TypeError when something else is in the list, or a key is shorter.
+    """
+
+def place_entries(
+    partitions: list[int], tails: list[bytes], values: list[bytes], heads: list[bytes], /
+) -> list[list[tuple[bytes, bytes]]]:
+    """Return entries by partition, in their order: the partition's head and the tail are the key.
+
+    Raises TypeError where the first three lists have different lengths, or a partition has no head.
+    """
+
+def plain_entries(
+    pairs: list[Any], heads: list[bytes], most_key: int, most_value: int, /
+) -> list[list[tuple[bytes, bytes]]] | None:
+    """Return pairs of keys and values as entries, by partition, in their order: what `EntryCodec` makes of each.
+
+    Args:
+        pairs: tuples; keys are exact str or int, values exact str, int, float, bool or bytes.
+        heads: for each partition what its keys begin with.
+        most_key: bytes of what stands for a key, at most, without the head.
+        most_value: bytes of a stored entry, at most.
+
+    Returns:
+        None where one of the pairs is something else, or longer, or has a number or text that msgpack does not know.
+    """
+
 def crc32(data: Buffer, value: int = 0, /) -> int:
     """Return the same as `zlib.crc32`; faster if `CRC32_IS_FAST`, else slower."""
 

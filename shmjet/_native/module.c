@@ -211,6 +211,12 @@ static PyMethodDef module_methods[] = {
     {"journal_parts", journal_parts, METH_O,
      "journal_parts(events) -> (packed entries, moments, dict[partition, sequence that follows])"},
     FAST("journal_events", journal_events, "journal_events(type, names, events, parts) -> list: an event for each"),
+    FAST("survey_entries", entries_survey,
+         "survey_entries(entries, mark, back, code) -> (runs, prefix, size, longest key, longest value, is marked, "
+         "are plain)"),
+    FAST("move_entries", entries_move, "move_entries(entries, cut, prefix) -> list"),
+    FAST("plain_entries", entries_plain, "plain_entries(pairs, heads, most_key, most_value) -> list[list] | None"),
+    FAST("place_entries", entries_place, "place_entries(partitions, tails, values, heads) -> list[list]"),
     FAST("split", routing_split, "split(items, keys, count, table, consumers, fallback) -> list[list | None]"),
     FAST("split_entries", routing_split_entries,
          "split_entries(entries, count, table, consumers, fallback, special_type) -> list[list | None] | None"),

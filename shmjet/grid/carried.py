@@ -11,16 +11,16 @@ there, the member refuses the entry, and all goes to the member that has the par
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from shmjet.data.decoders import msgpack_decoder
-from shmjet.grid.blobs import INLINE_LIMIT, STAGED_BYTES, BlobStore, contents
+from shmjet.grid.blobs import INLINE_LIMIT, BlobStore, contents
 from shmjet.grid.entries import BLOB, BLOB_BLOCK, BLOCK_HEAD, EntryCodec
 from shmjet.grid.errors import GridError
+from shmjet.grid.portions import EXT_32, STAGED, STAGED_BACK, STAGED_HEAD, STAGED_PLACE
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -29,18 +29,11 @@ CARRIED = 4
 """Extension code of a large value in an entry that is not stored yet."""
 CARRIED_BLOCK = 4
 """Kind of a block with a large item that is not stored yet."""
-STAGED = 5
-"""Extension code of a large value that was brought in pieces, before its entry (`BlobStore.stage`)."""
 STAGED_BLOCK = 5
 """Kind of a block with a large item that was brought in pieces."""
 Stage = Callable[[memoryview], bytes]
 """Brings what a file consists of in pieces, and returns the number that stands for it."""
-_STAGED = struct.Struct(f"<{STAGED_BYTES}sQ")
-"""What stands for a file that was brought in pieces: its number, and its bytes."""
-_EXT_32 = struct.Struct(">BIb")
-_STAGED_HEAD = _EXT_32.pack(0xC9, _STAGED.size, STAGED)
-_STAGED_TAIL = slice(-_STAGED.size - len(_STAGED_HEAD), -_STAGED.size)
-"""Where an entry has that head, whose value was brought in pieces."""
+_STAGED_TAIL = slice(-STAGED_BACK, -STAGED_PLACE.size)
 _parts = msgpack_decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -50,7 +43,7 @@ class CarryingCodec(EntryCodec):
 
     def _large_value(self, parts: Sequence[Buffer], blobs: list[bytes]) -> Any:
         data = b"".join(bytes(part) for part in contents(parts))
-        return msgspec.Raw(_EXT_32.pack(0xC9, len(data), CARRIED) + data)
+        return msgspec.Raw(EXT_32.pack(0xC9, len(data), CARRIED) + data)
 
     def _large_block(self, parts: Sequence[Buffer], blobs: list[bytes]) -> tuple[int, Sequence[Buffer]]:
         return CARRIED_BLOCK, contents(parts)
@@ -79,28 +72,28 @@ def staged_entry(stored: bytes, stage: Stage) -> bytes:
     key, code, data = _large(stored)
     if code != CARRIED:
         return stored
-    staged = _STAGED.pack(stage(data), len(data))
-    return b"\x92" + bytes(key) + _STAGED_HEAD + staged
+    staged = STAGED_PLACE.pack(stage(data), len(data))
+    return b"\x92" + bytes(key) + STAGED_HEAD + staged
 
 
 def may_be_large(stored: bytes) -> bool:
     """Say in a moment whether `entry_of` has to look at an entry: False for most entries that have none."""
-    return len(stored) > INLINE_LIMIT or stored[_STAGED_TAIL] == _STAGED_HEAD
+    return len(stored) > INLINE_LIMIT or stored[_STAGED_TAIL] == STAGED_HEAD
 
 
 def _large(stored: bytes) -> tuple[memoryview, int, memoryview]:
     """Return key, extension code and data of an entry whose value is an extension with four bytes of length."""
     parts = _parts(stored)
     key, value = memoryview(parts[0]), memoryview(parts[1])
-    if len(value) <= _EXT_32.size or value[0] != 0xC9:
+    if len(value) <= EXT_32.size or value[0] != 0xC9:
         return key, 0, value
-    return key, value[_EXT_32.size - 1], value[_EXT_32.size :]
+    return key, value[EXT_32.size - 1], value[EXT_32.size :]
 
 
 def _what_stands_for(data: memoryview) -> tuple[bytes, int]:
-    if len(data) != _STAGED.size:
+    if len(data) != STAGED_PLACE.size:
         raise GridError("this does not stand for a large value that came in pieces")
-    ident, size = _STAGED.unpack(data)
+    ident, size = STAGED_PLACE.unpack(data)
     return ident, size
 
 
@@ -123,7 +116,7 @@ def staged_block(block: bytes, stage: Stage) -> bytes:
     if kind != CARRIED_BLOCK:
         return block
     data = memoryview(block)[BLOCK_HEAD.size :]
-    return BLOCK_HEAD.pack(STAGED_BLOCK, count) + _STAGED.pack(stage(data), len(data))
+    return BLOCK_HEAD.pack(STAGED_BLOCK, count) + STAGED_PLACE.pack(stage(data), len(data))
 
 
 def place_of(name: bytes) -> int:

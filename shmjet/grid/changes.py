@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-from bisect import bisect_left
 from collections.abc import Callable
 from itertools import islice
 from operator import itemgetter
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from shmjet._native import move_entries
 from shmjet.core.map_config import PLAIN, MapConfig
 from shmjet.grid.change_log import CutEvents, NewSequences, Recorder
 from shmjet.grid.environment import Environment, Transaction, behind
@@ -32,12 +32,12 @@ from shmjet.grid.layout import (
     LOG_RECORD,
     PARTITION,
     PARTITION_RECORD,
-    PREFIX,
     TIME,
     USE_RECORD,
     Record,
     Sizes,
 )
+from shmjet.grid.portions import Run, survey
 from shmjet.grid.times import Times, is_over, now, times_of, with_times
 
 Entry = tuple[bytes, bytes]
@@ -248,25 +248,28 @@ class Changes:
             self.record.size -= len(tails)
         return len(tails)
 
-    def put_sorted(self, entries: list[Entry]) -> None:
-        """Store entries of a map that `is_plain`: full keys, in their order."""
+    def put_plain(self, entries: list[Entry], runs: list[Run]) -> None:
+        """Store entries of a map that `is_plain`.
+
+        Args:
+            entries: with full keys; neighbours share pages, so best in their order.
+            runs: of them, see `portions.Survey`.
+        """
         self.has_changed = True
-        at, before = 0, self._env.entries(self.txn)
+        before = self._env.entries(self.txn)
         with self.txn.cursor() as cursor:
-            while at < len(entries):
-                partition = entries[at][0][INCARNATION.size : PREFIX]
-                behind = self.prefix + PARTITION.pack(PARTITION.unpack(partition)[0] + 1)
-                end = bisect_left(entries, (behind,), at)
-                portion = entries[at:end] if at or end < len(entries) else entries
+            for number, begin, end in runs:
+                partition = PARTITION.pack(number)
+                portion = entries[begin:end] if len(runs) > 1 else entries
                 cursor.putmulti(portion)
                 if self.recorder is not None and self.recorder.notes(partition):
-                    tails = [(key[INCARNATION.size :], stored) for key, stored in portion]
+                    tails = move_entries(portion, INCARNATION.size, b"")
                     self.recorder.puts(partition, self._record_key, self.record.flags, tails)
                 after = self._env.entries(self.txn)
                 if after != before:
                     self._sizes_of(partition).entries += after - before
                     self.record.size += after - before
-                at, before = end, after
+                before = after
 
     def take_over_all(self, entries: list[Entry], flags: int, later: int) -> None:
         """Store entries of another store, as `take_over`.
@@ -280,7 +283,8 @@ class Changes:
             for tail, stored in entries:
                 self.take_over(tail, stored, later, with_blobs=flags & HAS_BLOBS != 0)
         else:
-            self.put_sorted(sorted([(self.prefix + tail, stored) for tail, stored in entries], key=_first))
+            full = sorted(move_entries(entries, 0, self.prefix), key=_first)
+            self.put_plain(full, survey(full).runs)
 
     def take_over(self, tail: bytes, stored: bytes, later: int, *, with_blobs: bool) -> None:
         """Store an entry of another store, with the times that it has there; in place of any that is here.

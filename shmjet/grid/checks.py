@@ -34,6 +34,7 @@ from shmjet.grid.operations import (
     Swap,
     Write,
 )
+from shmjet.grid.portions import survey
 from shmjet.grid.times import times_of
 from shmjet.ipc.decode_errors import UNREADABLE
 
@@ -68,12 +69,12 @@ def check_operation(operation: Any, layout: Layout) -> None:
         raise GridError(f"a {name} does not do {type(operation).__name__}")
     match operation:
         case Write():
-            for key, _ in operation.entries:
-                if not key.startswith(NO_PREFIX):
-                    raise GridError("a remote key has a prefix of its own")
-                _check_key(key[len(NO_PREFIX) :], operation.environment, layout)
-            for _, entry in operation.entries:
-                _check_entry(entry)
+            if not _are_right(operation, layout):
+                for key, entry in operation.entries:
+                    if not key.startswith(NO_PREFIX):
+                        raise GridError("a remote key has a prefix of its own")
+                    _check_key(key[len(NO_PREFIX) :], operation.environment, layout)
+                    _check_entry(entry)
             for key in operation.gone:
                 _check_key(key, operation.environment, layout)
         case Replace() | Swap() | Add():
@@ -96,6 +97,23 @@ def _is_name(name: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return 0 < len(name) <= MAX_NAME
+
+
+def _are_right(operation: Write, layout: Layout) -> bool:
+    """Say whether all entries are right for certain, without a look at each."""
+    try:
+        found = survey(operation.entries)
+    except TypeError:
+        return False
+    return (
+        found.are_plain
+        and found.prefix == NO_PREFIX
+        and found.longest_key <= MAX_KEY
+        and all(
+            partition < layout.partition_count and partition % layout.environments == operation.environment
+            for partition, _, _ in found.runs
+        )
+    )
 
 
 def _check_key(key: bytes, environment: int, layout: Layout) -> None:

@@ -22,6 +22,7 @@ from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import END_RECORD, HAS_ENDS, PARTITION, PARTITION_RECORD, PREFIX, TIME, Record, Sizes
 from shmjet.grid.log import Piece
 from shmjet.grid.ownership import MOVED, lineage, open_here
+from shmjet.grid.portions import Survey, survey
 from shmjet.grid.scan import FIRST_STEP, LAST_STEP, PAGE_BYTES, PAGE_ENTRIES, Page, read_page
 from shmjet.grid.table import Once, Table
 from shmjet.grid.times import now
@@ -115,8 +116,12 @@ class DividedTable(Table):
         with self._settled(key, value) as (stored, has_file):
             return super().swap(key, expected, stored, with_blobs=has_file, end=end)
 
-    def write(self, entries: list[Entry], *, with_blobs: bool) -> None:
+    def write(self, entries: list[Entry], *, with_blobs: bool, found: Survey | None = None) -> None:
         """See `Table.write`."""
+        found = found or survey(entries)
+        if not found.may_have_large:
+            super().write(entries, with_blobs=False, found=found)
+            return
         with contextlib.ExitStack() as stack:
             settled, has_files = self._all_settled(stack, entries)
             super().write(settled, with_blobs=has_files)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from shmjet._native import Codec, partition_of
+from shmjet._native import Codec, partition_of, place_entries, plain_entries
 from shmjet.core.keys import canonical_bytes, canonical_tagged
 from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
@@ -144,6 +144,26 @@ class EntryCodec:
                 if max(map(len, stored), default=0) <= INLINE_LIMIT:
                     return stored
         return [self.entry(key, value, blobs) for key, value in pairs]
+
+    def placed(self, pairs: list[Any], heads: list[bytes], blobs: list[bytes]) -> list[list[tuple[bytes, bytes]]]:
+        """Return full keys and `entry` of many pairs at once, by partition.
+
+        Args:
+            pairs: of keys and values.
+            heads: for each partition what its keys begin with.
+            blobs: gets the names of blobs that had to be written; none is left when this fails.
+        """
+        plain = plain_entries(pairs, heads, MAX_TAGGED, INLINE_LIMIT)
+        if plain is not None:
+            return plain
+        if set(map(type, pairs)) != {tuple}:
+            pairs = [(key, value) for key, value in pairs]
+        partitions, tagged = self.keys([key for key, _ in pairs])
+        try:
+            return place_entries(partitions, tagged, self.entries(pairs, blobs), heads)
+        except BaseException:
+            self.blobs.delete(blobs)
+            raise
 
     def pairs(self, stored: list[bytes]) -> list[Pair]:
         """Return the keys and values of stored entries.

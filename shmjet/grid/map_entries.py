@@ -20,6 +20,7 @@ from shmjet.grid.disk_errors import DiskErrors
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.errors import GridError, NotOnDiskError
 from shmjet.grid.layout import PARTITION
+from shmjet.grid.operations import NO_PREFIX
 from shmjet.grid.side_by_side import one_after_the_other
 from shmjet.grid.table import Once, Table
 
@@ -73,7 +74,7 @@ class MapEntries:
         partition, tagged = self._codec.key(key)
         table = self._tables[partition % len(self._tables)]
         with _Encoded(self._codec, key, value) as new:
-            prefix = table.prefix or table.prepare()
+            prefix = table.prefix or NO_PREFIX
             table.write([(prefix + PARTITION.pack(partition) + tagged, new.stored)], with_blobs=bool(new.blobs))
 
     def __contains__(self, key: object) -> bool:
@@ -238,22 +239,10 @@ class MapEntries:
 
     def put_portion(self, pairs: list[Any]) -> None:
         """Store (key, value) pairs, some ten thousand at most; an error leaves no files of what was not stored."""
-        if set(map(type, pairs)) != {tuple}:
-            pairs = [(key, value) for key, value in pairs]
-        partitions, tagged = self._codec.keys([key for key, _ in pairs])
-        blobs: list[bytes] = []
-        try:
-            stored = self._codec.entries(pairs, blobs)
-        except BaseException:
-            self._codec.blobs.delete(blobs)
-            raise
         heads = self._prefixes()
-        per_partition: list[list[Entry]] = [[] for _ in heads]
-        add = [entries.append for entries in per_partition]
-        for partition, tail, value in zip(partitions, tagged, stored, strict=True):
-            add[partition]((heads[partition] + tail, value))
+        blobs: list[bytes] = []
         per_table: list[list[Entry]] = [[] for _ in self._tables]
-        for partition, entries in enumerate(per_partition):
+        for partition, entries in enumerate(self._codec.placed(pairs, heads, blobs)):
             entries.sort(key=_first)  # neighbours share pages; stable, so of equal keys the last one stays last
             per_table[partition % len(per_table)] += entries
         first = os.getpid() % len(per_table)  # so that writers do not follow each other from lock to lock
@@ -307,7 +296,7 @@ class MapEntries:
 
     def _prefixes(self) -> list[bytes]:
         """Return the first bytes of the keys of each partition, as of the last write; `write` repairs outdated ones."""
-        prefixes = tuple(table.prefix or table.prepare() for table in self._tables)
+        prefixes = tuple(table.prefix or NO_PREFIX for table in self._tables)
         known, heads = self._heads
         if known != prefixes:
             heads = [

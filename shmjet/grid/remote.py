@@ -52,6 +52,7 @@ from shmjet.grid.operations import (
     Write,
     WriteBlob,
 )
+from shmjet.grid.portions import Survey, portions, survey
 from shmjet.grid.scan import FIRST_STEP, LAST_STEP, PAGE_ENTRIES, Page
 from shmjet.grid.table import Once
 from shmjet.grid.table_reads import Block
@@ -172,10 +173,6 @@ class RemoteTable:
         self._at = (environment, record_key)
         self.announced = Recently()
 
-    def prepare(self) -> bytes:
-        """Return the prefix for keys, which means nothing here."""
-        return NO_PREFIX
-
     def find(self, key: bytes) -> bytes | None:
         """See `Table.find`."""
         return ask(self._call, Find(*self._at, key), bytes | None)  # type: ignore[arg-type]
@@ -205,17 +202,14 @@ class RemoteTable:
     def last_write(self) -> None:
         """Not known here."""
 
-    def write(self, entries: list[Entry], *, with_blobs: bool) -> None:
+    def write(self, entries: list[Entry], *, with_blobs: bool, found: Survey | None = None) -> None:
         """See `Table.write`."""
-        portion: list[Entry] = []
-        size = 0
-        for entry in entries:
-            portion.append((entry[0], self._ahead(entry[1])))
-            size += len(entry[0]) + len(entry[1])
-            if size >= PORTION_BYTES or len(portion) >= PORTION_ENTRIES:
-                self._change(Write(*self._at, portion, with_blobs), None)
-                portion, size = [], 0
-        if portion:
+        found = found or survey(entries)
+        if len(entries) <= PORTION_ENTRIES and found.size <= PORTION_BYTES:
+            self._change(Write(*self._at, entries, with_blobs), None)
+            return
+        for portion, _ in portions(entries, PORTION_BYTES, PORTION_ENTRIES):
+            portion = [(key, self._ahead(value)) for key, value in portion]
             self._change(Write(*self._at, portion, with_blobs), None)
 
     def replace(

@@ -21,6 +21,7 @@ from shmjet.grid.kept_results import OperationId
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.log import Piece
 from shmjet.grid.operations import NO_PREFIX
+from shmjet.grid.portions import Run, Survey, portions, survey
 from shmjet.grid.remote import PORTION_BYTES, Recently
 from shmjet.grid.routes import Routes, Search, TableOfMember
 from shmjet.grid.scan import FIRST_STEP, LAST_STEP, PAGE_ENTRIES, Page
@@ -56,10 +57,6 @@ class RoutedTable:
     def partitions(self) -> range:
         """The partitions of a spread map in this environment."""
         return range(self._environment, len(self._routes.owners.primaries), self._count)
-
-    def prepare(self) -> bytes:
-        """Return the prefix for keys, which means nothing here."""
-        return NO_PREFIX
 
     def last_write(self) -> None:
         """Not known here."""
@@ -170,27 +167,30 @@ class RoutedTable:
 
     def write(self, entries: list[Entry], *, with_blobs: bool) -> None:
         """See `Table.write`."""
-        portion: list[Entry] = []
-        size = 0
         errors = DiskErrors()
-        for entry in entries:
-            portion.append(entry)
-            size += len(entry[0]) + len(entry[1])
-            if size >= PORTION_BYTES or len(portion) >= TRANSACTION_ENTRIES:
-                errors.result_of(partial(self._write_portion, portion, with_blobs))
-                portion, size = [], 0
-        if portion:
-            errors.result_of(partial(self._write_portion, portion, with_blobs))
+        by_owner: dict[str, list[Entry]] = {}
+        for partition, begin, end in survey(entries).runs:
+            owner = self._routes.owner(partition if self._home is None else self._home)
+            by_owner.setdefault(owner, []).extend(entries[begin:end])
+        for some in by_owner.values():
+            for portion, found in portions(some, PORTION_BYTES, TRANSACTION_ENTRIES):
+                errors.result_of(partial(self._write_portion, portion, found, with_blobs))
         errors.report()
 
-    def _write_portion(self, portion: list[Entry], with_blobs: bool) -> None:
+    def _write_portion(self, portion: list[Entry], found: Survey, with_blobs: bool) -> None:
+        runs = found.runs
+
+        def place(run: Run) -> int:
+            return run[0] if self._home is None else self._home
+
+        def work(table: TableOfMember, some: list[Run]) -> None:
+            if len(some) == len(runs):
+                table.write(portion, with_blobs=with_blobs, found=found)
+            else:
+                table.write([entry for _, begin, end in some for entry in portion[begin:end]], with_blobs=with_blobs)
+
         with self._routes.numbers.number() as number:
-            self._scatter(
-                portion,
-                lambda entry: self._place(entry[0][len(NO_PREFIX) :]),
-                lambda table, some: table.write(some, with_blobs=with_blobs),
-                number,
-            )
+            self._scatter(runs, place, work, number)
 
     def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> list[int]:
         """See `Table.write_once`."""

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from shmjet._native import move_entries
 from shmjet.grid.bounded_table import TRANSACTION_ENTRIES, BoundedTable
 from shmjet.grid.change_log import Dropped, NewBlocks, Recorder
 from shmjet.grid.changes import Changes, Entry, next_incarnation
@@ -34,6 +35,7 @@ from shmjet.grid.layout import (
     PREFIX,
     Record,
 )
+from shmjet.grid.portions import Run, Survey, survey
 from shmjet.grid.sweeping import EVENTS, garbage, sweep
 
 if TYPE_CHECKING:
@@ -75,63 +77,61 @@ class Table(BoundedTable):
         made.__dict__.update(self.__dict__)
         return made
 
-    def prepare(self) -> bytes:
-        """Return `prefix` before the first write; makes the record if there is none."""
-        try:
-            self.prefix = self._change(lambda changes: changes.prefix)
-        except NotOnDiskError as error:  # the write that follows says so, when its entries are in memory, too
-            self.prefix = error.result
-        return self.prefix
-
-    def write(self, entries: list[Entry], *, with_blobs: bool) -> None:
+    def write(self, entries: list[Entry], *, with_blobs: bool, found: Survey | None = None) -> None:
         """Store entries, replacing what is there; atomic in portions of about 2 ms.
 
         Args:
             entries: keys behind one incarnation, best that of `prefix`, and values, sorted by key; of equal keys the
                 last one counts.
             with_blobs: whether one of the values needs a blob.
+            found: of the entries, where that is known.
         """
-        size = sum([len(value) for _, value in entries]) if len(entries) > 1 else 0
-        step = min(TRANSACTION_ENTRIES, max(1, len(entries) * TRANSACTION_BYTES // max(1, size)))
+        found = found or survey(entries)
+        step = min(TRANSACTION_ENTRIES, max(1, len(entries) * TRANSACTION_BYTES // max(1, found.size)))
         if self.operation is not None:
             step = len(entries)  # a portion already, and what was done of it is known by partition only
         replaced: list[bytes] = []
         errors = DiskErrors()
         for at in range(0, len(entries), step):
-            portion = entries[at : at + step] if len(entries) > step else entries
+            portion = entries
+            if len(entries) > step:
+                portion = entries[at : at + step]
+                found = survey(portion)
 
-            def work(changes: Changes, portion: list[Entry] = portion) -> bytes:
+            def work(changes: Changes, portion: list[Entry] = portion, found: Survey = found) -> bytes:
                 replaced.clear()
                 if self.is_divided:
-                    self.admit(changes.txn, {key[INCARNATION.size : PREFIX] for key, _ in portion})
-                portion = self._not_done(changes, portion)
+                    self.admit(changes.txn, found.partitions)
+                portion, runs = self._not_done(changes, portion, found.runs)
                 if with_blobs or not changes.is_plain:
                     for key, value in portion:
                         old = changes.put(key[4:], value, with_blobs=with_blobs)
                         if old is not None:
                             replaced.append(old)
                 elif portion:
-                    if portion[0][0][:4] != changes.prefix:
-                        portion = [(changes.prefix + key[4:], value) for key, value in portion]
-                    changes.put_sorted(portion)
+                    if found.prefix != changes.prefix:
+                        portion = move_entries(portion, INCARNATION.size, changes.prefix)
+                    changes.put_plain(portion, runs)
                 return changes.prefix
 
             self.prefix = errors.result_of(partial(self._change, work))
             self._forget(replaced)
         errors.report()
 
-    def _not_done(self, changes: Changes, entries: list[Entry]) -> list[Entry]:
+    def _not_done(self, changes: Changes, entries: list[Entry], runs: list[Run]) -> tuple[list[Entry], list[Run]]:
         """Leave out the entries of those partitions for which `operation` has been done; note that the rest is."""
         operation, txn = self.operation, changes.txn
         if operation is None:
-            return entries
-        partitions = {self.place_of(key[INCARNATION.size : PREFIX]) for key, _ in entries}
+            return entries, runs
+        places = {partition: self.place_of(PARTITION.pack(partition)) for partition, _, _ in runs}
+        partitions = set(places.values())
         new = {partition for partition in partitions if kept(txn, operation, partition) is None}
         for partition in new:
             keep(txn, operation, partition, None, changes.recorder)
         if new == partitions:
-            return entries
-        return [entry for entry in entries if self.place_of(entry[0][INCARNATION.size : PREFIX]) in new]
+            return entries, runs
+        left = [entry for partition, begin, end in runs if places[partition] in new for entry in entries[begin:end]]
+        return left, survey(left).runs
 
     def replace(
         self, key: bytes, value: bytes, *, with_blobs: bool, ttl: int = 0, only_present: bool = False

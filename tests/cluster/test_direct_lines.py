@@ -24,6 +24,7 @@ class Member:
         self.may_answer = threading.Event()
         self.may_answer.set()
         self.asked = threading.Event()
+        self.asking: set[object] = set()
         self._ends: list[socket.socket] = []
 
     def dial(self, address: str) -> tuple[socket.socket, bytes, Callable[[], None]]:
@@ -42,7 +43,9 @@ class Member:
                     channel.send(PartitionsReply(request.request, ["a"], [(0,)], True, self.name))
                 else:
                     self.asked.set()
+                    self.asking.add(channel)
                     self.may_answer.wait(60)
+                    self.asking.discard(channel)
                     channel.send(GridReply(request.request, b"by a line", 1))
         except ChannelClosed:
             pass
@@ -109,6 +112,25 @@ def test_a_line_serves_one_thread_at_a_time(lines: DirectLines, member: Member, 
     other.join()
     assert answers == [b"by a line"]
     assert ask(lines) == b"by a line"
+
+
+def test_threads_that_ask_at_the_same_time_get_lines_of_their_own(
+    lines: DirectLines, member: Member, eventually: Callable[..., Any]
+) -> None:
+    eventually(lambda: ask(lines))
+    member.may_answer.clear()
+    others = [
+        threading.Thread(target=lambda: eventually(lambda: ask(lines) == b"by a line"))
+        for _ in range(direct_lines.LINES_EACH)
+    ]
+    for other in others:
+        other.start()
+    eventually(lambda: len(member.asking) == direct_lines.LINES_EACH)
+    assert [ask(lines) for _ in range(9)] == [None] * 9
+    member.may_answer.set()
+    for other in others:
+        other.join()
+    assert len(member.dialled) == direct_lines.LINES_EACH
 
 
 def test_an_address_that_leads_to_another_member_gets_no_line(

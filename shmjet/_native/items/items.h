@@ -14,6 +14,10 @@ HIDDEN PyObject *frames_cut_results(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *frames_keyed_results(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *journal_parts(PyObject *, PyObject *);
 HIDDEN PyObject *journal_events(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *entries_survey(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *entries_move(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *entries_plain(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *entries_place(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *nans_unify(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *totals_add_up(PyObject *, PyObject *const *, Py_ssize_t);
 

@@ -26,7 +26,9 @@ from shmjet.data.errors import ShmjetError
 from shmjet.ipc.channel import Channel, ChannelClosed
 
 OFTEN = 64
-"""So many requests to a member are worth a line."""
+"""So many requests to a member are worth a line, and so many that find all lines in use are worth another one."""
+LINES_EACH = 4
+"""Lines to a member, at most: a thread has one for itself while it asks."""
 MOST_LINES = 16
 """Members to which there are lines, at most."""
 SILENCE_S = 3.0
@@ -86,23 +88,21 @@ class DirectLines:
         self._addresses = addresses
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, list[_Line]] = {}
         self._asked: Counter[str] = Counter()
         self._not_before: dict[str, float] = {}
         self._dialling: threading.Thread | None = None
         self._closed = False
 
     def ask(self, member: str, make: Callable[[int], Any]) -> Any | None:
-        """Ask a member over its line; None where there is none, or another thread uses it.
+        """Ask a member over a line; None where there is none that other threads do not use.
 
         Raises:
             LineLost: the line has broken.
         """
-        line = self._lines.get(member)
+        line = self._taken(member)
         if line is None:
             self._count(member)
-            return None
-        if os.getpid() != self._pid or not line.lock.acquire(blocking=False):
             return None
         try:
             return line.ask(make)
@@ -112,14 +112,27 @@ class DirectLines:
         finally:
             line.lock.release()
 
+    def _taken(self, member: str) -> _Line | None:
+        """Return a line to a member that is locked for this thread."""
+        lines = self._lines.get(member)
+        if lines is not None and os.getpid() == self._pid:
+            for line in tuple(lines):
+                if line.lock.acquire(blocking=False):
+                    return line
+        return None
+
     def _count(self, member: str) -> None:
-        """Note a request; make a line when there have been enough."""
+        """Note a request without a line; make one when there have been enough."""
         with self._lock:
             self._asked[member] += 1
             if self._asked[member] < OFTEN or self._closed or self._dialling is not None or os.getpid() != self._pid:
                 return
-            if len(self._lines) >= MOST_LINES or time.monotonic() < self._not_before.get(member, 0.0):
+            lines = self._lines.get(member, ())
+            if len(lines) >= LINES_EACH or (not lines and len(self._lines) >= MOST_LINES):
                 return
+            if time.monotonic() < self._not_before.get(member, 0.0):
+                return
+            del self._asked[member]
             self._not_before[member] = time.monotonic() + _AGAIN_S
             self._dialling = threading.Thread(target=self._make, args=(member,), name="shmjet-client-line", daemon=True)
             self._dialling.start()
@@ -133,7 +146,9 @@ class DirectLines:
         with self._lock:
             self._dialling = None
             if line is not None and not self._closed:
-                self._lines[member], line = line, None
+                self._lines.setdefault(member, []).append(line)
+                del self._not_before[member]
+                line = None
         if line is not None:
             line.close()
 
@@ -154,8 +169,11 @@ class DirectLines:
 
     def _drop(self, member: str, line: _Line) -> None:
         with self._lock:
-            if self._lines.get(member) is line:
-                del self._lines[member]
+            lines = self._lines.get(member, [])
+            if line in lines:
+                lines.remove(line)
+                if not lines:
+                    del self._lines[member]
                 self._not_before[member] = time.monotonic() + _AGAIN_S
         line.close()
 
@@ -163,7 +181,7 @@ class DirectLines:
         """Close all lines; no one uses them any more."""
         with self._lock:
             self._closed = True
-            lines, self._lines = list(self._lines.values()), {}
+            lines, self._lines = [line for some in self._lines.values() for line in some], {}
             dialling = self._dialling
         for line in lines:
             with contextlib.suppress(OSError):

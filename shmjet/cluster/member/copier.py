@@ -30,6 +30,8 @@ BATCH, BATCH_BYTES = 16, 64 << 20
 """What is copied at the same time: at least so many partitions, and more up to so many bytes."""
 _FEW_BYTES = 1 << 16
 """Of changes: so many may be left when the other member joins the backups."""
+PIECES_OF_LINE = 4
+"""Pieces that are read, sent and stored together by a connection for copies: each time threads have to be woken."""
 _ROUNDS = 100
 """How often changes are sent before that, however many are left."""
 _PATIENT_ROUNDS = 30
@@ -74,6 +76,7 @@ class Copier:
         uuid: the other member.
         partitions: which ones.
         gives_way: whether writes of others go first: not where a partition lacks a backup until it is copied.
+        pieces_at_once: so many go together while others do not write.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Copier:
         partitions: Collection[int],
         *,
         gives_way: bool,
+        pieces_at_once: int = 1,
     ) -> None:
         self._network = network
         self._store: Opened = here.store()
@@ -98,6 +102,7 @@ class Copier:
         self._epoch = epoch
         self._uuid = uuid
         self._partitions = set(partitions)
+        self._pieces_at_once = pieces_at_once
 
     async def begin(self, terms: dict[int, Term], *, with_classes: bool) -> None:
         """Send what the partitions hold, and most of what changes meanwhile.
@@ -144,6 +149,10 @@ class Copier:
     def _piece_bytes(self) -> int:
         return PIECE_BYTES if self._others is None else self._others.piece_bytes()
 
+    def _parcel_bytes(self) -> int:
+        size = self._piece_bytes()
+        return self._pieces_at_once * size if size == PIECE_BYTES else size
+
     async def _send_changes(self, limit: int) -> int:
         """Send changes, of about so many bytes at most, and return of how many bytes they are."""
         batch = self._shipping.changes_since(self._uuid, limit)
@@ -166,7 +175,7 @@ class Copier:
 
     async def _send_pieces(self, pieces: Iterable[Piece]) -> bool:
         """Send pieces, and read the next ones meanwhile; False where there are none."""
-        found, some = False, parcels(pieces, self._piece_bytes)
+        found, some = False, parcels(pieces, self._parcel_bytes)
         reading = self._read(some)
         try:
             began = time.monotonic()

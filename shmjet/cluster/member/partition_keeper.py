@@ -480,10 +480,11 @@ class PartitionKeeper:
         about = {*message.begin, *message.terms, *changed, *message.end}
         if not all(0 <= partition < table.count and place in table.copying[partition] for partition in about):
             raise GridError("this member is not getting the partition")
-        await self._here.drop(self._here.stored.intersection(message.begin))
-        self._replicator.replica.forget(message.begin)
-        self._complete.difference_update(message.begin)  # what an older table says of them is over
-        self._here.stored.update(message.begin)
+        if message.begin:
+            await self._here.drop(self._here.stored.intersection(message.begin))
+            self._replicator.replica.forget(message.begin)
+            self._complete.difference_update(message.begin)  # what an older table says of them is over
+            self._here.stored.update(message.begin)
         if message.pieces:
             copy = self._here.copy()
             await self._here.do(lambda: copy.take_all(decode_parcel(message.pieces)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
-from shmjet.cluster.member.copier import Copier, first_batch
+from shmjet.cluster.member.copier import PIECES_OF_LINE, Copier, first_batch
 from shmjet.cluster.member.copy_lines import CopyLines
 from shmjet.cluster.member.copy_stream import CopyFailed, CopySender
 from shmjet.cluster.member.known_backups import KnownBackups
@@ -126,7 +126,17 @@ class PartitionMover:
         async with self._sender.stream(uuid, line) as stream:
             shipping = self._replicator.shipping
             has_backups = all(len(table.synced[partition]) >= len(table.wanted[partition]) for partition in batch)
-            copier = Copier(self._network, here, shipping, stream, epoch, uuid, batch, gives_way=has_backups)
+            copier = Copier(
+                self._network,
+                here,
+                shipping,
+                stream,
+                epoch,
+                uuid,
+                batch,
+                gives_way=has_backups,
+                pieces_at_once=1 if line is None else PIECES_OF_LINE,
+            )
             try:
                 await copier.begin(terms, with_classes=uuid not in self.has_classes)
                 self.has_classes.add(uuid)
