@@ -141,7 +141,7 @@ class FrameGroups(FrameStates):
                 return late
         columns, masks = batch.parts()
         hidden = {FRAME: ends, STAMP: stamps} if self._is_in_order else {FRAME: ends}
-        batch = Batch.trusted({**hidden, **columns}, dict(masks), batch.num_rows)
+        batch = Batch.trusted({**columns, **hidden}, dict(masks), batch.num_rows)
         for part, table in self._tables.apart(batch, ends, distinct, self.ends, self._open.head):
             (self._open if table is None else table).add(part)
         self._note(distinct)

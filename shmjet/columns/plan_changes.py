@@ -151,7 +151,7 @@ class _States:
         scale = have.scale if isinstance(have, DecimalType) else 0
         mask, is_typed = total.mask, isinstance(want, ColumnType)
         if total.counts is not None and self._rows:
-            mask = np.asarray(total.counts) > 0 if is_typed else None
+            mask = np.asarray(total.counts) != 0 if is_typed else None  # below 0 where it is to be deducted
         if isinstance(want, DecimalType):
             factor = 10 ** max(want.scale - scale, 0)  # of a longer scale there are only nulls
             totals = [each * factor for each in total.totals]

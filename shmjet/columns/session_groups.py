@@ -117,7 +117,7 @@ class SessionGroups:
         if self._is_in_order:
             hidden[STAMP] = stamps
         positions = np.empty(batch.num_rows, np.uint32)
-        self._open.add(Batch.trusted({**hidden, **columns}, dict(masks), batch.num_rows), positions)
+        self._open.add(Batch.trusted({**columns, **hidden}, dict(masks), batch.num_rows), positions)
         self._positions[sessions] = positions
         self._tidy()
         return late

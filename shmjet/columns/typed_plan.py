@@ -160,7 +160,11 @@ class TypedPlan:
         words = _words_of_totals(columns[result + LOW], columns[result + HIGH])
         if words is not None and function == "sum":
             return TypedColumn.trusted(whole, words.reshape(-1).view(WIDE)), mask
-        counts: Any = columns[result + COUNT] if function != "sum" else None
+        counts: Any = None
+        if function != "sum":  # a total has been known since the first value, and these may all have been deducted
+            counts = columns[result + COUNT]
+            known = counts > 0
+            mask = None if known.all() else known
         if words is not None and function != "sum" and _are_exact(words, counts, unit):
             divisors = (np.maximum(counts, 1) * unit).astype(np.float64)
             return words[:, 0].view(np.int64).astype(np.float64) / divisors, mask

@@ -146,6 +146,7 @@ class FramesOfColumnsProcessor(FirstStage, ColumnFramesProcessor):
         if self._rows >= MEASURED_ROWS:
             if self._groups * LEAST_ROWS > self._rows:
                 self._left = PASSED * self._rows
+                yield from self._frames.flushed(EMITTED_ROWS)  # before the rows that have come behind them
             self._rows = self._groups = 0
 
 

@@ -122,9 +122,11 @@ class EarlyResults(WindowProcessor):
     clock = staticmethod(monotonic)
 
     period: float
-    """Seconds between early results."""
+    """Seconds between early results, from beginning to beginning."""
 
     _due = inf
+    _begun: float | None = None
+    """When results were begun that have not all been emitted."""
 
     def early(self) -> Iterable[Any] | None:
         """Return results of the windows that have not ended, lazily; None: there are none."""
@@ -149,8 +151,14 @@ class EarlyResults(WindowProcessor):
             results = self.early()
             self._due = inf if results is None else now + self.period
             if results is not None:
+                self._begun = now
                 emission.start(results)
-        return emission.flush()
+        if not emission.flush():
+            return False
+        if self._begun is not None:  # as long as that took is for the input, be the period ever so short
+            now = self.clock()
+            self._due, self._begun = max(self._due, now + (now - self._begun)), None
+        return True
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """As `WindowProcessor.process`; where no window was open, the period begins with its first item."""

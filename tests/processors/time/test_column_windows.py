@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch, Watermark
-from shmjet.columns import count, frame_groups, frame_tables, window_groups
+from shmjet.columns import count, first, frame_groups, frame_tables, last, mean, min_by, sum_, window_groups
 from shmjet.core.state_placement import StatePlacement
 from shmjet.core.windows import SlidingWindow, SlidingWindowPolicy
 from shmjet.processors.time import column_windows
@@ -25,6 +27,7 @@ from shmjet.processors.time.column_windows import (
     windows_of_columns,
 )
 from shmjet.processors.time.grouped_windows import grouped_by
+from shmjet.processors.time.window_processor import EarlyResults
 from tests.examples import examples
 from tests.processors.restoring import Stage
 from tests.processors.time.column_rows import (
@@ -285,3 +288,93 @@ def test_windows_are_emitted_once_where_processors_were_at_different_ones() -> N
     wanted |= {(60, key) for key in range(8)}
     assert len(found) == len(set(found))
     assert set(found) == wanted
+
+
+MIXED = st.sampled_from([None, 1, -3, Decimal("0.50"), Decimal("-2.25"), Decimal("1000000.01")])
+
+
+@examples(30)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 25), st.integers(0, 1), MIXED), min_size=1, max_size=5), max_size=8),
+    st.sampled_from([(10, 10), (20, 10), (60, 10)]),
+    st.booleans(),
+)
+def test_totals_of_columns_that_are_or_become_decimals(
+    batches: list[list[tuple[int, int, Any]]], shape: tuple[int, int], two: bool
+) -> None:
+    """Totals of frames that have left are deducted, be they of integers or of decimals, and of values or of nulls."""
+    size, slide = shape
+    aggregates = {"m": mean("v"), "s": sum_("v"), "n": count("v")}
+    grouped = grouped_by(("k",), aggregates, SlidingWindow(SlidingWindowPolicy(size, slide)), "ts")
+    windows, given_rows = Windows(grouped, two_stages=two, processors=1), list[tuple[int, int, Any]]()
+    for number, some in enumerate(batches):
+        moved = [(20 * number + stamp, key, value) for stamp, key, value in some]
+        stamps, keys, values = (list(column) for column in zip(*moved, strict=True))
+        windows.feed(Batch({"ts": stamps, "k": keys, "v": values}, schema={"v": kind_of(values)}))
+        windows.pass_on(20 * number - 1)
+        given_rows += [row for row in moved if row[0] >= 20 * (number - 1)]
+    found = {
+        (values_of(batch, "window_end")[at], row["k"]): (row["m"], row["s"], row["n"])
+        for batch in windows.end()
+        for at, row in enumerate(batch.rows())
+    }
+    wanted: dict[Any, Any] = {}
+    for stamp, key, _ in given_rows:
+        end = stamp - stamp % slide + slide
+        for to in range(end, end + size, slide):
+            some_values = [v for ts, k, v in given_rows if k == key and to - size <= ts < to and v is not None]
+            total = sum(map(Fraction, some_values))
+            known = bool(some_values)
+            wanted[to, key] = (
+                float(total / len(some_values)) if known else None,
+                total if known else None,
+                len(some_values),
+            )
+    assert found.keys() == wanted.keys()
+    for place, (average, total, number) in wanted.items():
+        assert found[place][2] == number
+        assert found[place][0] == (None if average is None else pytest.approx(average, rel=1e-12))
+        assert (None if found[place][1] is None else Fraction(found[place][1])) == total
+
+
+def kind_of(values: list[Any]) -> str:
+    return "decimal(12, 2)" if any(isinstance(value, Decimal) for value in values) else "int64"
+
+
+def test_rows_are_passed_on_behind_the_states_of_those_that_came_before() -> None:
+    aggregates = {"one": first("v"), "other": last("v"), "least": min_by("v", "ts")}
+    grouped = grouped_by(("k",), aggregates, SlidingWindow(SlidingWindowPolicy(10, 10)), "ts")
+    windows = Windows(grouped, two_stages=True, processors=1)
+    for number, (stamp, keys) in enumerate([(5, range(9)), (15, [7]), (15, [7]), (15, [7])]):
+        windows.turn = 0  # all to one processor
+        windows.feed(Batch({"ts": [stamp] * len(keys), "k": list(keys), "v": [number] * len(keys)}))
+        if number == 1:
+            windows.pass_on(10)  # it pays no more: the rows that come are passed on
+    rows = [row for batch in windows.end() for row in batch.rows() if row["k"] == 7]
+    assert [(row["one"], row["other"], row["least"]) for row in rows] == [(0, 0, 0), (1, 3, 1)]
+
+
+def test_early_results_leave_as_much_time_for_the_input_as_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(EarlyResults, "clock", staticmethod(lambda: now[0]))
+    grouped = grouped_by(("k",), {"n": count()}, SlidingWindow(SlidingWindowPolicy(20, 10)), "ts", has_early=True)
+    stage = Stage(windows_of_columns(grouped, period=1.0))
+    processor: Any = stage.processors[0]
+    stage.feed(0, [Batch({"ts": [1, 11], "k": [1, 1]})])
+    results = processor.early
+
+    def slow() -> Iterator[Any]:
+        for batch in results():
+            now[0] += 2.0
+            yield batch
+
+    monkeypatch.setattr(processor, "early", slow)
+    assert processor.next_call == 1.0
+    now[0] = 1.0
+    while not stage.call(0, processor.try_process):
+        pass
+    assert len(stage.output) == 3
+    assert now[0] == 7.0
+    assert processor.next_call == 6.0
+    assert stage.call(0, processor.try_process)
+    assert len(stage.output) == 3
