@@ -308,7 +308,8 @@ class IMap(MutableMapping[K, V]):
         return self.size()
 
     def __iter__(self) -> Iterator[K]:
-        self._ahead = ReadAhead(self._entries.locate, self._codec)  # dict(map) asks for all keys, then for each value
+        knows = isinstance(self._tables[0].announced, memoryview)  # dict(map) asks for all keys, then for each value
+        self._ahead = ReadAhead(self._entries.locate, self._codec, knows_commits=knows)
         return self._scan.keys()
 
     def keys(self) -> KeysView[K]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from operator import itemgetter
+from operator import index, itemgetter
 from typing import Any
 
 from shmjet.grid.blobs import BlobVanishedError
@@ -51,7 +51,8 @@ class MapScan:
 
     def pairs_of(self, partitions: Iterable[int]) -> Iterator[tuple[Any, Any]]:
         """Yield the (key, value) pairs of some partitions; ValueError when one does not exist."""
-        return chain.from_iterable(self._pairs_of(of_one_store(self._pages_of(partitions))))
+        numbers = (int(index(partition)) for partition in partitions)  # also those of numpy, and bools
+        return chain.from_iterable(self._pairs_of(of_one_store(self._pages_of(numbers))))
 
     def _pages_of(self, partitions: Iterable[int]) -> Iterator[Page]:
         for partition in partitions:

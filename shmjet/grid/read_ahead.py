@@ -2,12 +2,15 @@
 
 `dict(map)` is the case: it makes a list of all keys and then asks for each value by itself, which would cost a key
 encoding and two lookups each. So after an iteration over the keys, a map fetches pages of pairs and hands out their
-values while the caller keeps to the order. What is handed out is never stale: the environment must not have seen a
-commit since the page was read (see `announcements`).
+values while the caller keeps to the order. What is handed out is never stale. Where this process has the store, the
+environment must not have seen a commit since the page was read (see `announcements`). Elsewhere that is not known, and
+values are handed out to the call alone that iterates over the keys, as `dict(map)` is one call: what it gets was there
+between its beginning and its end.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -20,6 +23,8 @@ _KINDS = frozenset((str, int, float, bytes))
 """Keys whose equality says enough; others are looked up."""
 _PATIENCE = 4
 """Pages that may turn out useless before the map stops reading ahead."""
+_MAPS = frozenset(("shmjet.grid.read_ahead", "shmjet.grid.imap", "_collections_abc", "collections.abc"))
+"""Modules of maps and their views."""
 
 
 class _Fetched(NamedTuple):
@@ -34,11 +39,15 @@ class ReadAhead:
     Args:
         locate: gives the table of a key and its place there.
         codec: turns entries into pairs.
+        knows_commits: whether the tables know of each commit.
     """
 
-    def __init__(self, locate: Callable[[Any], tuple[Table, bytes]], codec: EntryCodec) -> None:
+    def __init__(
+        self, locate: Callable[[Any], tuple[Table, bytes]], codec: EntryCodec, *, knows_commits: bool = True
+    ) -> None:
         self._locate = locate
         self._codec = codec
+        self._call = None if knows_commits else _call_under_way()
         self._fetched: _Fetched | None = None
         self._limit = 64
         self._useless = 0
@@ -50,6 +59,9 @@ class ReadAhead:
 
     def get(self, key: Any, default: Any) -> Any:
         """Return the value of `key` when it is the next one in order and known to be current, or `default`."""
+        if self._call is not None and self._call != _call_under_way():
+            self._useless = _PATIENCE
+            return default
         fetched = self._fetched
         if fetched is not None:
             pair = next(fetched.pairs, None)
@@ -83,3 +95,11 @@ class ReadAhead:
             return default
         self._fetched = _Fetched(pairs, table.announced, page.transaction)
         return found[1]
+
+
+def _call_under_way() -> tuple[int, int]:
+    """Return what tells the call by which a map is being used: the caller's frame, and its instruction."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _MAPS:
+        frame = frame.f_back
+    return id(frame), frame.f_lasti

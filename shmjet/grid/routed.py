@@ -8,6 +8,7 @@ used.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_REFUSED_S, _PAUSE_S = 2.0, 0.02
+"""For how long members that refuse to keep a class are asked again, and how often."""
 
 
 class RoutedGrid:
@@ -120,8 +124,7 @@ class RoutedGrid:
         self._objects.forget_kept()
 
     def _load_class(self, class_id: str) -> bytes | None:
-        owners = self._routes.owners
-        for member in dict.fromkeys(("", *owners.members)):
+        for member in dict.fromkeys(("", *self._routes.fetched().members)):
             with contextlib.suppress(PartitionMovedError):
                 found: bytes | None = ask(self._routes.to(member), LoadClass(class_id), bytes | None)  # type: ignore[arg-type]
                 if found is not None:
@@ -129,12 +132,22 @@ class RoutedGrid:
         return None
 
     def _keep_class(self, class_id: str, data: bytes) -> None:
-        """Keep a class on all members; a member that comes later gets it with the first partition."""
-        kept = 0
-        for member in self._routes.owners.members:
-            with contextlib.suppress(PartitionMovedError):
-                ask(self._routes.to(member), KeepClass(class_id, data), None)
-                kept += 1
+        """Keep a class on all members; a member that comes later gets it with the first partition.
+
+        Who has joined meanwhile may have got all classes before this one, so members are looked up until there are no
+        others. A member that is leaving may refuse.
+        """
+        kept: set[str] = set()
+        until = time.monotonic() + _REFUSED_S
+        while missing := [member for member in self._routes.fetched().members if member not in kept]:
+            for member in missing:
+                with contextlib.suppress(PartitionMovedError):
+                    ask(self._routes.to(member), KeepClass(class_id, data), None)
+                    kept.add(member)
+            if not kept.issuperset(missing):
+                if time.monotonic() > until:
+                    break
+                time.sleep(_PAUSE_S)
         if not kept:
             raise GridError("no member can be reached that would keep a class")
 

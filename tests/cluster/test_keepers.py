@@ -13,16 +13,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shmjet.cluster.member import local_partitions, partition_mover
+from shmjet.cluster.member import copier, local_partitions, partition_mover
 from shmjet.cluster.member.copier import first_batch
 from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
 from shmjet.cluster.partitions.table import PartitionTable
 from shmjet.grid import Grid
+from shmjet.grid.blobs import contents
+from shmjet.grid.carried import CARRIED
 from shmjet.grid.environment import Environment
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
 from shmjet.grid.ownership import close_partitions
-from shmjet.grid.partition_copy import Entries, PartitionCopy
+from shmjet.grid.partition_copy import Entries, File, PartitionCopy
+from shmjet.grid.portions import EXT_32
 from tests.cluster.keepers import Keepers
 from tests.cluster.test_asking_again import until
 
@@ -165,6 +168,63 @@ def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(
             await asyncio.to_thread(writer.end)
         await until(lambda: all(contents_of(grid) == writer.contents for grid in keepers.grids.values()))
         assert (keepers.connections > 0) == with_lines
+        await keepers.stop()
+        assert keepers.faults == []
+
+    asyncio.run(story())
+
+
+class WriterOfFiles(Writer):
+    """Puts values that lie in files, one after the other, under a few keys: a file is never there for long."""
+
+    def change(self) -> None:
+        time.sleep(0.0005)  # backups are not waited for here, as they are by who uses a map
+        partition = self._chance.randrange(COUNT)
+        key = PARTITION.pack(partition) + b"sk"
+        word = b"v%09d" % self.changes
+        data = b"".join(bytes(part) for part in contents([word * 20_000]))
+        value = b"\x92\xa1k" + EXT_32.pack(0xC9, len(data), CARRIED) + data
+        for grid in list(self._grids.values()):
+            try:
+                grid.opened.divided_table(partition % 2, MAPS[0]).replace(key, value, with_blobs=True)
+            except PartitionMovedError:
+                continue
+            self.contents[MAPS[0], key] = word
+            self.changes += 1
+            return
+
+
+def files_of(grid: Grid) -> Contents:
+    """Return what the files say that the entries of a store name."""
+    found: Contents = {}
+    pieces = list(PartitionCopy(grid.opened).pieces(range(COUNT)))
+    files = {piece.name: piece.data for piece in pieces if isinstance(piece, File) and not piece.offset}
+    for piece in pieces:
+        if isinstance(piece, Entries):
+            for key, stored in piece.entries:
+                (name,) = grid.opened.codec.blobs_of(stored)
+                found[piece.record, key] = _WORD.findall(files.get(bytes(name), b"v" + b"0" * 9))[0]
+    return found
+
+
+def test_partitions_whose_files_never_stay_are_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copier, "_PATIENCE_S", 0.5)
+
+    async def story() -> None:
+        keepers = Keepers(tmp_path, COUNT, 1)
+        await keepers.add()
+        await until(lambda: len(keepers.table.members) == 1)
+        writer = WriterOfFiles(keepers.grids)
+        while writer.changes < 200:
+            await asyncio.sleep(0)
+            writer.change()
+        writer.start()
+        try:
+            await keepers.add()
+            await until(lambda: keepers.table.is_settled)
+        finally:
+            await asyncio.to_thread(writer.end)
+        await until(lambda: all(files_of(grid) == writer.contents for grid in keepers.grids.values()))
         await keepers.stop()
         assert keepers.faults == []
 

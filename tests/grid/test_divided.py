@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 import threading
@@ -11,14 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shmjet.core.grid_calls import journal_reader, put_once
 from shmjet.core.keys import partition_id
 from shmjet.data.errors import MemberLostError
-from shmjet.grid import GridError, routes
-from shmjet.grid.partition_copy import PartitionCopy
-from tests.grid.divided import COUNT, Stores
+from shmjet.grid import Grid, GridError, routes
+from shmjet.grid.errors import PartitionMovedError
+from shmjet.grid.operations import KeepClass
+from shmjet.grid.partition_copy import Classes, PartitionCopy
+from tests.grid.divided import COUNT, Losing, Stores
 from tests.grid.linearisability import Operation, is_linearisable
 from tests.grid.test_histories import KEYS, KINDS, do
 
@@ -242,3 +246,81 @@ def test_a_partition_that_nobody_has_is_an_error_in_the_end(stores: Stores, monk
     there = stores.grid().get_map("m")
     with pytest.raises(GridError, match="no member has had a partition"):
         there.put_all({key: key for key in range(100)})
+
+
+def test_partitions_are_numbers_of_any_kind(stores: Stores) -> None:
+    jet, expected = stores.grid().get_map("plain"), {number: str(number) for number in range(100)}
+    jet.put_all(expected)
+    assert dict(jet.items_of(np.arange(COUNT))) == expected
+    assert set(jet.items_of([True])) == {pair for pair in expected.items() if partition_id(pair[0], COUNT) == 1}
+    with pytest.raises(ValueError, match="partition 13 is not one of 0 to 12"):
+        list(jet.items_of([COUNT]))
+    with pytest.raises(TypeError, match="integer"):
+        list(jet.items_of(["1"]))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", ["plain", "journal"])
+def test_what_was_put_is_read_also_where_keys_were_iterated_over_before(stores: Stores, name: str) -> None:
+    jet = stores.grid().get_map(name)
+    other = stores.grid(1).get_map(name)
+    jet.put_all(dict.fromkeys(range(300), 0))
+    first, second, third = list(jet)[:3]
+    assert jet[first] == 0
+    jet[second] = 1
+    other[third] = 2
+    assert (jet[second], jet[third]) == (1, 2)
+    assert jet[next(iter(jet))] == 0
+    del jet[second]
+    with pytest.raises(KeyError):
+        jet[second]
+    for key in jet:
+        other[key] = 3
+        assert jet[key] == 3
+
+
+def test_a_dict_of_a_map_is_made_of_a_few_pages(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ask = Losing.ask
+    monkeypatch.setattr(Losing, "ask", lambda self, member, body: [asked.append(member), ask(self, member, body)][1])
+    jet, expected = stores.grid().get_map("plain"), {number: str(number) for number in range(2000)}
+    jet.put_all(expected)
+    asked.clear()
+    assert dict(jet) == expected
+    assert {**jet} == expected
+    assert len(asked) < 400
+
+
+def test_a_class_is_kept_on_members_that_have_come_since_the_table_was_fetched(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Local:
+        pass
+
+    refusing = ["2"]
+    owners = Losing.owners
+    monkeypatch.setattr(Losing, "owners", lambda self: owners(self)._replace(members=("0",), primaries=(0,) * COUNT))
+    grid = stores.grid()
+    jet = grid.get_map("plain")
+    with contextlib.suppress(GridError, PartitionMovedError):
+        jet.get(0)
+    monkeypatch.undo()
+    ask = Losing.ask
+
+    def refuse(self: Losing, member: str, body: bytes) -> bytes:
+        if member in refusing and KeepClass.__name__.encode() in body:
+            refusing.remove(member)
+            raise PartitionMovedError("the connection was lost")
+        return ask(self, member, body)
+
+    monkeypatch.setattr(Losing, "ask", refuse)
+    jet[0] = Local()
+    assert type(jet[0]) is Local
+    assert refusing == []
+    (class_id,) = {key for key, _ in kept_classes(stores.grids["0"])}
+    assert all(store.opened.load_class(class_id.decode()) is not None for store in stores.grids.values())
+
+
+def kept_classes(grid: Grid) -> list[tuple[bytes, bytes]]:
+    piece = PartitionCopy(grid.opened).classes()
+    assert isinstance(piece, Classes)
+    return piece.classes

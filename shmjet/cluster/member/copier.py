@@ -22,7 +22,7 @@ from shmjet.grid.change_log import READ_BYTES, note_changes
 from shmjet.grid.parcels import parcels
 from shmjet.grid.partition_copy import PIECE_BYTES, Classes, PartitionCopy, Piece
 from shmjet.grid.replica import Term
-from shmjet.grid.shipping import ALL, Batch, Shipping
+from shmjet.grid.shipping import Shipping
 from shmjet.grid.store import Opened
 from shmjet.grid.times import now
 
@@ -34,8 +34,9 @@ PIECES_OF_LINE = 4
 """Pieces that are read, sent and stored together by a connection for copies: each time threads have to be woken."""
 _ROUNDS = 100
 """How often changes are sent before that, however many are left."""
-_PATIENT_ROUNDS = 30
-"""How often a few of them are sent, with pauses, while others write: who writes much is not caught up with so."""
+_PATIENT_ROUNDS, _PATIENCE_S = 30, 5.0
+"""How often, and for how long, a few of them are sent, with pauses, while others write: who writes much is not caught
+up with so."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -75,7 +76,7 @@ class Copier:
         epoch: of the view.
         uuid: the other member.
         partitions: which ones.
-        gives_way: whether writes of others go first: not where a partition lacks a backup until it is copied.
+        gives_way: whether writes of others go first.
         pieces_at_once: so many go together while others do not write.
     """
 
@@ -123,14 +124,16 @@ class Copier:
             await self._send(_encode([await self._do(self._copy.classes)]))
         await self._send_pieces(self._copy.pieces(some))
         await self._send(terms=terms, numbers=numbers)
+        until = time.monotonic() + _PATIENCE_S
         for number in range(_ROUNDS):
             began = time.monotonic()
-            is_patient = number < _PATIENT_ROUNDS
-            size = await self._send_changes(self._piece_bytes() if is_patient else READ_BYTES)
+            if number >= _PATIENT_ROUNDS or began >= until:
+                self._others = None
+            size = await self._send_changes(READ_BYTES if self._others is None else self._piece_bytes())
             await self._stream.finish()
             if size < _FEW_BYTES:
                 break
-            if is_patient and self._others is not None:
+            if self._others is not None:
                 await self._others.give_way(time.monotonic() - began)
 
     def join(self) -> None:
@@ -154,33 +157,30 @@ class Copier:
         return self._pieces_at_once * size if size == PIECE_BYTES else size
 
     async def _send_changes(self, limit: int) -> int:
-        """Send changes, of about so many bytes at most, and return of how many bytes they are."""
+        """Send changes, of about so many bytes at most, and return of how many bytes they are.
+
+        A file may be gone before it is sent. What removes its entry is in the log then, and is taken before the copy
+        counts; until that no one looks for the file.
+        """
         batch = self._shipping.changes_since(self._uuid, limit)
-        while batch is not None and not await self._send_files(batch):
-            batch = self._shipping.changes_since(self._uuid, ALL)
         if batch is None:
             return 0
+        for name in batch.files:
+            await self._send_pieces(self._copy.file(name))
         classes = _encode([Classes(batch.classes)]) if batch.classes else b""
         sent = _encode(batch.sent)
         await self._send(classes, sent=sent, moment=now())
         self._shipping.copy_went_on(self._uuid, batch)
         return len(sent)
 
-    async def _send_files(self, batch: Batch) -> bool:
-        """Send files that changes need; False if one of them is gone meanwhile."""
-        for name in batch.files:
-            if not await self._send_pieces(self._copy.file(name)):
-                return False
-        return True
-
-    async def _send_pieces(self, pieces: Iterable[Piece]) -> bool:
-        """Send pieces, and read the next ones meanwhile; False where there are none."""
-        found, some = False, parcels(pieces, self._parcel_bytes)
+    async def _send_pieces(self, pieces: Iterable[Piece]) -> None:
+        """Send pieces, and read the next ones meanwhile."""
+        some = parcels(pieces, self._parcel_bytes)
         reading = self._read(some)
         try:
             began = time.monotonic()
             while (parcel := await reading) is not None:
-                found, reading = True, self._read(some)
+                reading = self._read(some)
                 await self._send(parcel)
                 if self._others is not None and self._others.are_there():
                     await asyncio.wait({reading})
@@ -190,7 +190,6 @@ class Copier:
             await asyncio.wait({reading})
             if not reading.cancelled():
                 reading.exception()  # of a copy that has failed otherwise
-        return found
 
     def _read(self, some: Iterator[bytearray]) -> asyncio.Future[bytearray | None]:
         return asyncio.ensure_future(self._do(lambda: next(some, None)))

@@ -23,6 +23,8 @@ _RECENT_S: Final = 0.05
 _SMALL_PIECE_BYTES: Final = PIECE_BYTES // 16
 _PAUSE: Final = 4
 """So many times as long as a step has taken is the pause behind it."""
+_LONGEST_PAUSE_S: Final = 0.1
+"""However long a step has taken: others may have changed, or have stopped, meanwhile."""
 
 
 class OtherWrites:
@@ -84,4 +86,4 @@ class OtherWrites:
     async def give_way(self, took: float) -> None:
         """Make a pause behind a step that took so many seconds, while others write."""
         if self.are_there():
-            await asyncio.sleep(_PAUSE * took)
+            await asyncio.sleep(min(_LONGEST_PAUSE_S, _PAUSE * took))

@@ -314,7 +314,7 @@ class PartitionKeeper:
     async def _move(self, table: PartitionTable, mine: Collection[int], uuid: str) -> None:
         """Copy some partitions, while tables are followed."""
         try:
-            if await self._mover.move(table, mine, uuid, lambda: self._sealed):
+            if await self._mover.move(table, mine, uuid, lambda: self._sealed, is_urgent=self._leaving):
                 self._failures = 0
         finally:
             self._is_moving = False

@@ -79,7 +79,13 @@ class PartitionMover:
         return None
 
     async def move(
-        self, table: PartitionTable, mine: Collection[int], uuid: str, sealed: Callable[[], Collection[int]]
+        self,
+        table: PartitionTable,
+        mine: Collection[int],
+        uuid: str,
+        sealed: Callable[[], Collection[int]],
+        *,
+        is_urgent: bool,
     ) -> bool:
         """Copy some partitions to a member that is to have them, and is a backup like others from then on.
 
@@ -88,6 +94,7 @@ class PartitionMover:
             mine: the partitions that this member leads by that.
             uuid: the other member.
             sealed: gives the partitions that are being handed over.
+            is_urgent: whether that goes before the writes of others, as it does where a partition lacks a backup.
 
         Returns:
             False if another table came before anything was copied.
@@ -96,12 +103,17 @@ class PartitionMover:
             CopyFailed: the other member has not taken it all, or the members have changed.
         """
         try:
-            return await self._move(table, mine, uuid, sealed)
+            return await self._move(table, mine, uuid, sealed, is_urgent)
         finally:
             self.being_copied = frozenset()
 
     async def _move(
-        self, table: PartitionTable, mine: Collection[int], uuid: str, sealed: Callable[[], Collection[int]]
+        self,
+        table: PartitionTable,
+        mine: Collection[int],
+        uuid: str,
+        sealed: Callable[[], Collection[int]],
+        is_urgent: bool,
     ) -> bool:
         place, here, epoch = table.members.index(uuid), self._here, table.epoch
         waiting = [
@@ -134,7 +146,7 @@ class PartitionMover:
                 epoch,
                 uuid,
                 batch,
-                gives_way=has_backups,
+                gives_way=has_backups and not is_urgent,
                 pieces_at_once=1 if line is None else PIECES_OF_LINE,
             )
             try:
