@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -309,3 +310,40 @@ def test_rows_of_batches_are_distinct_by_names() -> None:
     assert sorted(r.result["k"] for r in results) == ["a", "b"]
     with pytest.raises(PlanError, match=r"say window\(...\).grouping_key\(names\).distinct"):
         results_of(given, lambda s: s.window(tumbling(1)).distinct(), column("ts"), columnar=True)
+
+
+ROWS = [{"at": number * 10, "k": "ab"[number % 2], "v": number} for number in range(30)]
+
+
+@pytest.mark.parametrize("schema", [None, {"at": "int64", "k": "text", "v": "int64"}])
+def test_rows_of_a_stream_that_are_gathered_keep_their_time_whatever_schema_they_get(schema: Any) -> None:
+    def build(stage: Any) -> Any:
+        return stage.to_batches(schema).window(tumbling(0.1)).group_by("k").agg(n=count(), total=sum_("v")).to_rows()
+
+    found = results_of(ROWS, build, itemgetter("at"))
+    assert sorted((row["k"], row["n"], row["total"]) for row in found) == sorted(
+        (key, 5, sum(row["v"] for row in ROWS[begin : begin + 10] if row["k"] == key))
+        for key in "ab"
+        for begin in (0, 10, 20)
+    )
+
+
+@pytest.mark.parametrize("own", ["T05", None, 7, datetime(2020, 1, 1, tzinfo=UTC)])
+def test_a_field_that_is_called_as_the_column_of_the_time_is_not_lost_without_a_word(own: Any) -> None:
+    rows = [{**row, "timestamp": own} for row in ROWS]
+
+    def build(stage: Any) -> Any:
+        return stage.to_batches().window(tumbling(0.1)).group_by("k").agg(most=max_("timestamp")).to_rows()
+
+    with pytest.raises(BatchError, match=r"a row has a field 'timestamp' of its own, .*give the field another name"):
+        results_of(rows, build, itemgetter("at"))
+
+
+@pytest.mark.parametrize("form", [int, lambda at: datetime.fromtimestamp(at / 1000, UTC)])
+def test_a_field_of_that_name_may_be_the_time(form: Any) -> None:
+    rows = [{**row, "timestamp": form(row["at"])} for row in ROWS]
+
+    def build(stage: Any) -> Any:
+        return stage.to_batches().window(tumbling(0.1)).group_by("k").agg(most=max_("timestamp")).to_rows()
+
+    assert sorted(row["most"] for row in results_of(rows, build, itemgetter("at"))) == [80, 90, 180, 190, 280, 290]

@@ -205,6 +205,7 @@ class Draft:
             )
             self.onward(output, timing, node)
             output = Output((Feed(timing),))
+            schema = None if schema is None else {**schema, time: "int64"}
         else:
             output = self.bare(output, node)
         gathering = self.vertex(

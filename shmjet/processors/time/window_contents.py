@@ -8,9 +8,12 @@ whose accumulator equals a fresh one is not in it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from decimal import Decimal
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, time, timedelta
+from numbers import Rational
+from types import NoneType
+from typing import Any, Final, Protocol
 
 from shmjet.aggregate_ops.tables import ABSENT
 from shmjet.core.windows import SlidingWindowPolicy
@@ -18,6 +21,11 @@ from shmjet.processors.time.frames import Frames, Pairs
 
 _FEW = 6
 """Frames that are combined one by one."""
+_EXACT: Final = (Rational, str, bytes, NoneType, date, time, timedelta)
+_EXACT_KINDS: Final = frozenset("biumMSU")
+"""Of numpy's types."""
+_DEEPEST: Final = 6
+"""Containers and objects in each other that are looked through."""
 
 
 class WindowContents(Protocol):
@@ -191,18 +199,36 @@ class DeductedContents(TreeContents):
                 window[key] = changed
 
 
-def is_exact(accumulator: Any) -> bool:
-    """Tell whether adding to an accumulator and deducting that again leaves it as it was, for all that is known of it.
+def is_exact(accumulator: Any, depth: int = 0) -> bool:
+    """Tell whether adding to an accumulator and deducting that again leaves it as it was, for certain.
+
+    So it is with integers, with what is not computed with, such as text, and with containers and objects of such.
 
     Example:
-        >>> is_exact((1, 2)), is_exact((0.5, 1))
-        (True, False)
+        >>> is_exact((1, [2], {"k": 3})), is_exact((0.5, 1)), is_exact({"k": [0.5]})
+        (True, False, False)
     """
-    if type(accumulator) is int:
+    if type(accumulator) is int or isinstance(accumulator, _EXACT):
         return True
-    if isinstance(accumulator, tuple):
-        return all(map(is_exact, accumulator))
-    return not isinstance(accumulator, float | complex | Decimal)
+    if depth == _DEEPEST:
+        return False
+    if isinstance(accumulator, dict):
+        parts: Iterable[Any] = accumulator.values()
+    elif isinstance(accumulator, tuple | list | set | frozenset | deque):
+        parts = accumulator
+    elif (dtype := getattr(accumulator, "dtype", None)) is not None:
+        return getattr(dtype, "kind", "") in _EXACT_KINDS
+    else:
+        names = [name for kind in type(accumulator).__mro__ for name in _slots_of(kind)]
+        if not (hasattr(accumulator, "__dict__") or names):
+            return False
+        parts = [*getattr(accumulator, "__dict__", {}).values(), *(getattr(accumulator, name, None) for name in names)]
+    return all(is_exact(part, depth + 1) for part in parts)
+
+
+def _slots_of(kind: type) -> tuple[str, ...]:
+    slots = kind.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 def contents_of(frames: Frames, policy: SlidingWindowPolicy) -> WindowContents:

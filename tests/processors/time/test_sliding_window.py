@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import KeyedWindowResult, Watermark, WindowResult, processors, sliding, tumbling
 from shmjet.aggregate_ops import (
+    AggregateOperation,
     aggregate_operation2,
     all_of,
     averaging,
     counting,
+    grouping_by,
     linear_trend,
     max_by,
     pick_any,
@@ -26,6 +32,7 @@ from shmjet.aggregate_ops import (
 from shmjet.aggregate_ops.extremes import first_item
 from shmjet.core.keys import partition_id
 from shmjet.core.windows import SlidingWindowPolicy
+from shmjet.processors.time.window_contents import is_exact
 from shmjet.testing import verify_processor
 from tests.memory import held_bytes
 from tests.processors.driving import Driver, processors_of, restored
@@ -148,6 +155,70 @@ def test_sums_of_floats_do_not_drift() -> None:
         found = counted(driver.output)
         assert found[30, 60, "a"] == op.aggregate([item for item in stream if 30 <= item[0] < 60])
         assert (100, 130, "a") not in found
+
+
+@dataclass
+class Total:
+    """An accumulator that is an object."""
+
+    value: Any = 0
+
+    def add(self, item: Any) -> None:
+        self.value += item[2]
+
+    def combine(self, other: Total) -> None:
+        self.value += other.value
+
+    def deduct(self, other: Total) -> None:
+        self.value -= other.value
+
+
+def total_of(made: Any, add: Any, combine: Any, deduct: Any, finish: Any) -> Any:
+    return AggregateOperation(made, add, combine, deduct, finish, finish)
+
+
+OF_FLOATS = [
+    grouping_by(itemgetter(1), summing(VALUE)),
+    all_of(counting(), grouping_by(itemgetter(1), averaging(VALUE))),
+    summing(lambda item: np.float32(item[2])),
+    total_of(Total, Total.add, Total.combine, Total.deduct, lambda total: total.value),
+    total_of(
+        lambda: [0],
+        lambda total, item: [total[0] + item[2]],
+        lambda total, other: [total[0] + other[0]],
+        lambda total, other: [total[0] - other[0]],
+        lambda total: total[0],
+    ),
+]
+
+
+@pytest.mark.parametrize("op", OF_FLOATS, ids=range(len(OF_FLOATS)))
+def test_floats_that_have_left_a_window_leave_nothing_wherever_they_are_kept(op: Any) -> None:
+    stream = [(5, "a", 1e17), *((15 + n * 10, "b" if n % 2 else "a", 0.5 * n) for n in range(9)), (400, "c", 0.5)]
+    supplier = processors.aggregate_to_sliding_window(lambda item: 0, TIME, ms(30, 10), op)
+    output = run(supplier, stream).output
+    found = {(each.start, each.end): each.result for each in output if not isinstance(each, Watermark)}
+    for start in range(10, 80, 10):
+        assert found[start, start + 30] == op.aggregate([item for item in stream if start <= item[0] < start + 30])
+
+
+@pytest.mark.parametrize(
+    ("accumulator", "is_known"),
+    [
+        (5, True), (True, True), (np.int64(5), True), (None, True), ("x", True), (Fraction(1, 3), True),
+        (timedelta(1), True), ((1, [2, {"k": {3}}]), True), (Total(1), True), (np.zeros(2, np.int64), True),
+        (0.5, False), (np.float32(1), False), (1j, False), (Decimal(1), False), ((1, [2, {"k": 0.5}]), False),
+        (Total(0.5), False), (Total([0.5]), False), (np.zeros(2), False), (object(), False), (iter([]), False),
+    ],
+)  # fmt: skip
+def test_what_can_be_deducted_is_known(accumulator: Any, is_known: bool) -> None:
+    assert is_exact(accumulator) is is_known
+
+
+def test_what_holds_itself_is_not_looked_through_for_ever() -> None:
+    itself: list[Any] = []
+    itself.append(itself)
+    assert not is_exact(itself)
 
 
 OPERATIONS = [
