@@ -78,7 +78,7 @@ class Table(BoundedTable):
         return made
 
     def write(self, entries: list[Entry], *, with_blobs: bool, found: Survey | None = None) -> None:
-        """Store entries, replacing what is there; atomic in portions of about 2 ms.
+        """Store entries, replacing what is there; atomic in portions of about 2 ms, or as a whole in a divided store.
 
         Args:
             entries: keys behind one incarnation, best that of `prefix`, and values, sorted by key; of equal keys the
@@ -88,8 +88,8 @@ class Table(BoundedTable):
         """
         found = found or survey(entries)
         step = min(TRANSACTION_ENTRIES, max(1, len(entries) * TRANSACTION_BYTES // max(1, found.size)))
-        if self.operation is not None:
-            step = len(entries)  # a portion already, and what was done of it is known by partition only
+        if self.operation is not None or self.is_divided:
+            step = len(entries)  # a portion already; all of it is done, or nothing where a partition has moved
         replaced: list[bytes] = []
         errors = DiskErrors()
         for at in range(0, len(entries), step):

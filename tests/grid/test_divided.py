@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.msgpack import encode
 
 from shmjet.core.grid_calls import journal_reader, put_once
 from shmjet.core.keys import partition_id
 from shmjet.data.errors import MemberLostError
 from shmjet.grid import Grid, GridError, routes
 from shmjet.grid.errors import PartitionMovedError
+from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
 from shmjet.grid.operations import KeepClass
 from shmjet.grid.partition_copy import Classes, PartitionCopy
 from tests.grid.divided import COUNT, Losing, Stores
@@ -324,3 +326,18 @@ def kept_classes(grid: Grid) -> list[tuple[bytes, bytes]]:
     piece = PartitionCopy(grid.opened).classes()
     assert isinstance(piece, Classes)
     return piece.classes
+
+
+def test_a_portion_is_stored_as_a_whole_or_not_at_all_where_a_partition_has_moved(stores: Stores) -> None:
+    """However large it is: else what was stored is stored again, over what others have put meanwhile."""
+    stores.grid().get_map("plain")["some"] = 1
+    here = stores.grids["0"].opened.divided_table(0, record_key(MAP_RECORD, "plain"))
+    keys = [*(PARTITION.pack(0) + b"i%d" % number for number in range(20)), PARTITION.pack(6) + b"i0"]
+    stores.move([6], 1)
+    entries = [(bytes(4) + key, encode((1, b"x" * 60_000))) for key in keys]
+    with pytest.raises(PartitionMovedError):
+        here.write(entries, with_blobs=False)
+    stores.move([6], 0)
+    assert [here.find(key) for key in keys] == [None] * 21
+    here.write(entries, with_blobs=False)
+    assert [here.find(key) for key in keys] == [entries[0][1]] * 21
