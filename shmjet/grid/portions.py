@@ -80,7 +80,7 @@ def portions(
     A portion has so many entries at most, and ends with the entry that reaches so many bytes.
 
     Example:
-        >>> entry = (b"....\x00\x07sa", b"\x92\xa1a\x01")
+        >>> entry = (b"....\\x00\\x07sa", b"\\x92\\xa1a\\x01")
         >>> [len(portion) for portion, _ in portions([entry] * 5, 100, 2)]
         [2, 2, 1]
     """
