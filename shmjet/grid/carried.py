@@ -20,7 +20,8 @@ from shmjet.data.decoders import msgpack_decoder
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore, contents
 from shmjet.grid.entries import BLOB, BLOB_BLOCK, BLOCK_HEAD, EntryCodec
 from shmjet.grid.errors import GridError
-from shmjet.grid.portions import EXT_32, STAGED, STAGED_BACK, STAGED_HEAD, STAGED_PLACE
+from shmjet.grid.portions import STAGED, STAGED_BACK, STAGED_HEAD, STAGED_PLACE
+from shmjet.grid.times import EXT_32
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -14,10 +14,8 @@ from typing import NamedTuple
 from shmjet._native import survey_entries
 from shmjet.grid.blobs import INLINE_LIMIT, STAGED_BYTES
 from shmjet.grid.layout import PARTITION
-from shmjet.grid.times import TIMED
+from shmjet.grid.times import EXT_32, TIMED
 
-EXT_32 = struct.Struct(">BIb")
-"""The head of an extension of msgpack with four bytes of length: 0xc9, length and code."""
 STAGED = 5
 """Extension code of a large value that was brought in pieces, before its entry (`BlobStore.stage`)."""
 STAGED_PLACE = struct.Struct(f"<{STAGED_BYTES}sQ")

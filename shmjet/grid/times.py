@@ -24,7 +24,8 @@ from shmjet.data.decoders import msgpack_decoder
 TIMED = 3
 """Extension code of a value with a trailer; 1 and 2 are those of `entries`."""
 TRAILER = struct.Struct(">QQQ")
-_PAIR, _EXT_32 = b"\x92", struct.Struct(">BIb")
+_PAIR, EXT_32 = b"\x92", struct.Struct(">BIb")
+"""A msgpack array of two elements; the head of an extension with four bytes of length: 0xc9, length and code."""
 _parts = msgpack_decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 
 SLOTS = 1 << 16
@@ -48,7 +49,7 @@ def with_times(stored: bytes, times: Times) -> bytes:
     """Return a stored entry with this trailer, in place of any that it has."""
     key, value = _parts(stored)
     plain = _value(bytes(value))
-    head = _EXT_32.pack(0xC9, len(plain) + TRAILER.size, TIMED)
+    head = EXT_32.pack(0xC9, len(plain) + TRAILER.size, TIMED)
     return b"".join((_PAIR, key, head, plain, TRAILER.pack(*times)))
 
 
@@ -71,11 +72,11 @@ def is_over(stored: bytes, moment: int) -> bool:
 
 
 def _is_timed(value: Any) -> bool:
-    return len(value) > _EXT_32.size and value[0] == 0xC9 and value[_EXT_32.size - 1] == TIMED
+    return len(value) > EXT_32.size and value[0] == 0xC9 and value[EXT_32.size - 1] == TIMED
 
 
 def _value(value: bytes) -> bytes:
-    return value[_EXT_32.size : -TRAILER.size] if _is_timed(value) else value
+    return value[EXT_32.size : -TRAILER.size] if _is_timed(value) else value
 
 
 class Uses:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from shmjet.cluster.member import copier, local_partitions, partition_mover
-from shmjet.cluster.member.copier import first_batch
+from shmjet.cluster.member import local_partitions, partition_mover
+from shmjet.cluster.member.copier import Copier, first_batch
 from shmjet.cluster.member.partitions_on_disk import PartitionsOnDisk
 from shmjet.cluster.partitions.table import PartitionTable
 from shmjet.grid import Grid
@@ -23,9 +24,9 @@ from shmjet.grid.carried import CARRIED
 from shmjet.grid.environment import Environment
 from shmjet.grid.errors import PartitionMovedError
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
-from shmjet.grid.ownership import close_partitions
-from shmjet.grid.partition_copy import Entries, File, PartitionCopy
-from shmjet.grid.portions import EXT_32
+from shmjet.grid.ownership import close_partitions, open_here
+from shmjet.grid.partition_copy import Entries, File, PartitionCopy, Piece
+from shmjet.grid.times import EXT_32
 from tests.cluster.keepers import Keepers
 from tests.cluster.test_asking_again import until
 
@@ -144,6 +145,23 @@ def test_partitions_stay_open_while_they_are_copied(tmp_path: Path, monkeypatch:
     assert sorted(closed) == handed_over, "partitions are closed once, to be handed over"
 
 
+async def joined_under_writes(keepers: Keepers, writer: Writer, changes: int) -> None:
+    """Have two members come, the second while there are writes, which have begun with so many changes."""
+    await keepers.add()
+    await until(lambda: len(keepers.table.members) == 1)
+    while writer.changes < changes:
+        await asyncio.sleep(0)
+        writer.change()
+    writer.start()
+    try:
+        await keepers.add()
+        await until(lambda: keepers.table.is_settled)
+        at = writer.changes
+        await until(lambda: writer.changes > at + 100)
+    finally:
+        await asyncio.to_thread(writer.end)
+
+
 @pytest.mark.parametrize("with_lines", [False, True], ids=["by-the-network", "by-connections-of-their-own"])
 def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_lines: bool
@@ -152,20 +170,8 @@ def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(
 
     async def story() -> None:
         keepers = Keepers(tmp_path, COUNT, 1, with_lines=with_lines)
-        await keepers.add()
-        await until(lambda: len(keepers.table.members) == 1)
         writer = Writer(keepers.grids)
-        while writer.changes < 2000:
-            await asyncio.sleep(0)
-            writer.change()
-        writer.start()
-        try:
-            await keepers.add()
-            await until(lambda: keepers.table.is_settled)
-            at = writer.changes
-            await until(lambda: writer.changes > at + 100)
-        finally:
-            await asyncio.to_thread(writer.end)
+        await joined_under_writes(keepers, writer, 2000)
         await until(lambda: all(contents_of(grid) == writer.contents for grid in keepers.grids.values()))
         assert (keepers.connections > 0) == with_lines
         await keepers.stop()
@@ -174,24 +180,33 @@ def test_what_is_written_while_partitions_move_is_on_all_members_that_have_them(
     asyncio.run(story())
 
 
-class WriterOfFiles(Writer):
-    """Puts values that lie in files, one after the other, under a few keys: a file is never there for long."""
+class Files:
+    """Values of a store that lie in files, each replaced as soon as someone asks for its file."""
 
-    def change(self) -> None:
-        time.sleep(0.0005)  # backups are not waited for here, as they are by who uses a map
-        partition = self._chance.randrange(COUNT)
-        key = PARTITION.pack(partition) + b"sk"
-        word = b"v%09d" % self.changes
-        data = b"".join(bytes(part) for part in contents([word * 20_000]))
+    def __init__(self, grid: Grid, partitions: Collection[int]) -> None:
+        self._grid = grid
+        self._numbers = itertools.count()
+        self._partitions: dict[bytes, int] = {}
+        for partition in partitions:
+            self._put(partition)
+
+    def _put(self, partition: int) -> None:
+        key, word = PARTITION.pack(partition) + b"sk", b"v%09d" % next(self._numbers)
+        data = b"".join(bytes(part) for part in contents([word * 10_000]))
         value = b"\x92\xa1k" + EXT_32.pack(0xC9, len(data), CARRIED) + data
-        for grid in list(self._grids.values()):
-            try:
-                grid.opened.divided_table(partition % 2, MAPS[0]).replace(key, value, with_blobs=True)
-            except PartitionMovedError:
-                continue
-            self.contents[MAPS[0], key] = word
-            self.changes += 1
-            return
+        table = self._grid.opened.divided_table(partition % 2, MAPS[0])
+        table.replace(key, value, with_blobs=True)
+        stored = table.find(key)
+        assert stored is not None
+        self._partitions[bytes(self._grid.opened.codec.blobs_of(stored)[0])] = partition
+
+    def asked_for(self, name: bytes) -> bool:
+        """Replace the value that has a file, and say whether there was one."""
+        partition = self._partitions.pop(name, None)
+        if partition is not None:
+            self._put(partition)
+            self._grid.opened.blobs.delete([name])
+        return partition is not None
 
 
 def files_of(grid: Grid) -> Contents:
@@ -207,28 +222,49 @@ def files_of(grid: Grid) -> Contents:
     return found
 
 
-def test_partitions_whose_files_never_stay_are_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copier, "_PATIENCE_S", 0.5)
+def test_partitions_whose_files_are_gone_whenever_one_asks_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    joined = threading.Event()
+    file, join = PartitionCopy.file, Copier.join
+
+    def gone(self: PartitionCopy, name: bytes) -> Iterator[Piece]:
+        if files and not joined.is_set():
+            asked.append(files[0].asked_for(name))
+        return file(self, name)
+
+    def joins(self: Copier) -> None:
+        joined.set()
+        join(self)
+
+    files: list[Files] = []
+    monkeypatch.setattr(PartitionCopy, "file", gone)
+    monkeypatch.setattr(Copier, "join", joins)
 
     async def story() -> None:
         keepers = Keepers(tmp_path, COUNT, 1)
         await keepers.add()
-        await until(lambda: len(keepers.table.members) == 1)
-        writer = WriterOfFiles(keepers.grids)
-        while writer.changes < 200:
-            await asyncio.sleep(0)
-            writer.change()
-        writer.start()
-        try:
-            await keepers.add()
-            await until(lambda: keepers.table.is_settled)
-        finally:
-            await asyncio.to_thread(writer.end)
-        await until(lambda: all(files_of(grid) == writer.contents for grid in keepers.grids.values()))
+        await until(lambda: len(keepers.grids["0"].opened.environments) == 2 and keepers.table.is_settled)
+        await until(lambda: len(open_here_of(keepers.grids["0"])) == COUNT)
+        files.append(Files(keepers.grids["0"], range(8)))
+        await keepers.add()
+        await until(lambda: keepers.table.is_settled)
+        await until(lambda: files_of(keepers.grids["0"]) == files_of(keepers.grids["1"]))
+        assert len(files_of(keepers.grids["1"])) == 8
+        assert 8 < sum(asked) < 100
         await keepers.stop()
         assert keepers.faults == []
 
     asyncio.run(story())
+
+
+def open_here_of(grid: Grid) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for env in grid.opened.environments:
+        with env.begin() as txn:
+            found |= open_here(txn)
+    return found
 
 
 class SlowDisk(PartitionsOnDisk):

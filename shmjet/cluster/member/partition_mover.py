@@ -102,19 +102,6 @@ class PartitionMover:
         Raises:
             CopyFailed: the other member has not taken it all, or the members have changed.
         """
-        try:
-            return await self._move(table, mine, uuid, sealed, is_urgent)
-        finally:
-            self.being_copied = frozenset()
-
-    async def _move(
-        self,
-        table: PartitionTable,
-        mine: Collection[int],
-        uuid: str,
-        sealed: Callable[[], Collection[int]],
-        is_urgent: bool,
-    ) -> bool:
         place, here, epoch = table.members.index(uuid), self._here, table.epoch
         waiting = [
             partition
@@ -135,27 +122,30 @@ class PartitionMover:
         terms = {partition: self._backups.terms[partition] for partition in batch}
         lineages = {partition: here.open[partition] for partition in batch}
         self.being_copied = frozenset(batch)
-        async with self._sender.stream(uuid, line) as stream:
-            shipping = self._replicator.shipping
-            has_backups = all(len(table.synced[partition]) >= len(table.wanted[partition]) for partition in batch)
-            copier = Copier(
-                self._network,
-                here,
-                shipping,
-                stream,
-                epoch,
-                uuid,
-                batch,
-                gives_way=has_backups and not is_urgent,
-                pieces_at_once=1 if line is None else PIECES_OF_LINE,
-            )
-            try:
-                await copier.begin(terms, with_classes=uuid not in self.has_classes)
-                self.has_classes.add(uuid)
-                await self._sender.ask(uuid, CopyPartitions(epoch, 0, [], end=lineages), line)
-                await self._join(epoch, uuid, batch, copier)
-            finally:
-                await self._end(copier)
+        try:
+            async with self._sender.stream(uuid, line) as stream:
+                shipping = self._replicator.shipping
+                has_backups = all(len(table.synced[partition]) >= len(table.wanted[partition]) for partition in batch)
+                copier = Copier(
+                    self._network,
+                    here,
+                    shipping,
+                    stream,
+                    epoch,
+                    uuid,
+                    batch,
+                    gives_way=has_backups and not is_urgent,
+                    pieces_at_once=1 if line is None else PIECES_OF_LINE,
+                )
+                try:
+                    await copier.begin(terms, with_classes=uuid not in self.has_classes)
+                    self.has_classes.add(uuid)
+                    await self._sender.ask(uuid, CopyPartitions(epoch, 0, [], end=lineages), line)
+                    await self._join(epoch, uuid, batch, copier)
+                finally:
+                    await self._end(copier)
+        finally:
+            self.being_copied = frozenset()
         if self._is_followed(epoch):  # with a new view everything begins anew, the copy, too
             self._network.report([Change(Event.SYNCED, partition, uuid) for partition in batch])
         return True
